@@ -1,0 +1,86 @@
+// Everything an agent is told by whoever puts the program together (the launcher): who it is, what
+// it runs, how it stops, where output goes. Values only; the defaults are those of `ddprun`.
+#pragma once
+
+#include "agent/process_state.h"
+#include "proto/agent_messages.h"
+#include "proto/result.h"
+#include "proto/types.h"
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// A worker store that listens; it is closed when the last owner of `owner` lets go.
+struct BoundStore {
+    Port port;
+    std::shared_ptr<void> owner;
+};
+
+/// Where a worker's stream goes besides the console.
+struct StreamToFile {
+    bool redirect = false;  ///< to the file only
+    bool tee = false;       ///< to the file and to the console
+};
+
+/// -r, -t and their friends, by local rank; ranks that are not listed go to the console only.
+struct OutputSettings {
+    int stdout_fd = 1;
+    int stderr_fd = 2;
+    /// Prefix of a console line; empty means torchrun's "[ROLE LOCAL_RANK]:" (without the space)
+    /// where the node has more than one worker, and raw bytes where it has one.
+    /// Macros: ${role_name} ${local_rank} ${rank} ${hostname} ${round}.
+    std::string prefix_template;
+    std::map<LocalRank, StreamToFile> stdout_files;
+    std::map<LocalRank, StreamToFile> stderr_files;
+    /// The run's own folder (LOG_DIR/RUN_ID_RANDOM), made where missing; empty: a temporary folder
+    /// that is removed at the end, in which only error files lie.
+    std::string run_folder;
+    /// Which local ranks the console shows; empty means all.
+    std::set<LocalRank> shown_ranks;
+};
+
+struct AgentSettings {
+    JobId job;
+    NodeId node;
+    Incarnation incarnation;
+    /// An empty `info.address` is filled with the address by which the rendezvous is reached.
+    NodeInfo info;
+    JobSpec spec;
+    std::optional<GroupRank> requested_rank;  ///< --node_rank
+
+    std::string program;            ///< path of what is executed
+    std::vector<std::string> argv;  ///< argv[0] included, byte for byte
+    std::string role = "default";
+    std::vector<std::string> environment;  ///< NAME=VALUE, what the workers inherit
+    std::string working_folder;            ///< of the workers; empty: the agent's
+
+    std::chrono::milliseconds shutdown_timeout{30'000};  ///< from TERM to KILL
+    std::set<int> forward_signals;  ///< besides USR1 and USR2: passed on, the job goes on
+    bool signal_groups = false;     ///< stop and forwarded signals go to the worker's whole group
+    bool virtual_local_rank = false;
+    std::optional<std::int32_t> omp_num_threads;  ///< --omp_num_threads
+    std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+    std::optional<LocalRank> stdin_rank;  ///< who gets our standard input; a lone worker by default
+    std::optional<std::int32_t> tty_columns;  ///< width of our terminal, for DDPRUN_TTY
+
+    /// What this process was given at its start; captured by the Supervisor where empty. Capture it
+    /// first thing in main where main changes signals or limits.
+    std::optional<ProcessState> at_start;
+
+    OutputSettings output;
+
+    /// Binds a fresh worker store for the round: on loopback for a job of one node, else on the
+    /// address by which other nodes reach this one.
+    std::function<Result<BoundStore>(Round)> bind_store;
+};
+
+}  // namespace ddprun
