@@ -17,6 +17,22 @@ inline constexpr std::size_t kKeyBytesMax = 8 * kKiB;
 inline constexpr std::size_t kValueBytesMax = 8 * kMiB;
 inline constexpr std::size_t kKeysPerRequestMax = 131'072;
 inline constexpr std::size_t kRequestBytesMax = 64 * kMiB;
+inline constexpr std::size_t kStoreKeysMax = 16'777'216;
+inline constexpr std::size_t kStoreBytesMax = 8 * 1024 * kMiB;     ///< of all keys and values
+inline constexpr std::size_t kQueueLengthMax = 1'048'576;          ///< of one queue
+inline constexpr std::size_t kRegistrationsMax = 128 * 1'048'576;  ///< keys waited for by all clients
+inline constexpr std::size_t kStoreConnectionsMax = 131'072;
+inline constexpr std::size_t kUnvalidatedConnectionsMax = 16'384;
+inline constexpr std::size_t kReadChunkBytes = 64 * kKiB;   ///< of the one read buffer of a server
+inline constexpr std::size_t kUnsentBytesMax = 8 * kMiB;    ///< above it a client isn't read from
+inline constexpr int kAcceptsPerTurnMax = 64;               ///< before other clients have their turn
+inline constexpr int kReadsPerTurnMax = 4;                  ///< of one client, for the same reason
+inline constexpr std::chrono::seconds kHandshakeTimeout{10};
+inline constexpr std::chrono::seconds kProgressTimeout{60};  ///< partial request, unread reply
+inline constexpr std::chrono::minutes kRequestTimeout{10};   ///< for a request as a whole
+
+// The command line.
+inline constexpr int kSecondsMax = 31'536'000;  ///< a year: the longest time-out that can be asked for
 
 // The agent protocol.
 inline constexpr std::size_t kAgentFrameBytesMax = 4 * kMiB;
@@ -28,5 +44,80 @@ inline constexpr std::int32_t kNodesMax = 131'072;
 inline constexpr std::int32_t kLocalWorldSizeMax = 4'096;
 inline constexpr std::int32_t kFailuresPerReportMax =
     64;  ///< a job's report lists no more, and counts the rest
+inline constexpr std::size_t kListedTextBytesMax =
+    8 * kKiB;  ///< a text of a failure that isn't the first of its list: a full list fits a frame
+inline constexpr std::size_t kServerFrameBytesMax =
+    64 * kMiB;  ///< to an agent, which trusts its rendezvous: the plan of kNodesMax nodes
+inline constexpr std::size_t kJoinFrameBytesMax =
+    16 * kKiB;  ///< the first frame, before its sender is known
+inline constexpr std::int32_t kWaitingNamesMax = 64;
+
+// The membership of a job.
+inline constexpr std::int32_t kJobsMax = 4'096;          ///< of one rendezvous
+inline constexpr std::size_t kReplacedMax = 64;          ///< former lives that a job remembers
+inline constexpr std::int64_t kRoundMax = 1LL << 48;
+inline constexpr std::size_t kRefusalsKeptMax = 8;       ///< that a join time-out lists
+inline constexpr std::chrono::milliseconds kTimeoutMax{1'000LL * 86'400 * 365};
+inline constexpr std::chrono::milliseconds kHeartbeatIntervalMin{10};
+inline constexpr std::int32_t kHeartbeatMissesMax = 1'000;
+inline constexpr std::chrono::milliseconds kStoreReadyTimeout{
+    60'000};  ///< for group rank 0 to bind the worker store
+inline constexpr std::chrono::milliseconds kShortRound{
+    60'000};  ///< a round that lived less counts against membership_rounds_max
+inline constexpr std::chrono::milliseconds kWaitingDelay{
+    100};  ///< changes within it are told at once
+inline constexpr std::chrono::milliseconds kWaitingInterval{10'000};
+inline constexpr std::chrono::milliseconds kResumeGrace{
+    20};  ///< for a closed connection to come back before its node counts as lost
+
+// Connections of agents.
+inline constexpr std::size_t kAgentReadBytes = 16 * kKiB;  ///< at a time
+inline constexpr std::size_t kAgentOutputBytesMax =
+    2 * kServerFrameBytesMax;  ///< queued for one agent that doesn't read
+inline constexpr std::size_t kUnjoinedConnectionsMax = 4'096;
+inline constexpr std::chrono::milliseconds kJoinMessageTimeout{
+    10'000};  ///< from accept to a whole Join
+inline constexpr std::chrono::milliseconds kConnectBackoffMin{10};
+inline constexpr std::chrono::milliseconds kConnectBackoffMax{1'000};
+inline constexpr std::chrono::milliseconds kConnectAttemptTimeout{5'000};
+inline constexpr std::chrono::milliseconds kLinkCloseTimeout{
+    2'000};  ///< to send what is queued before a close
+
+// The agent.
+inline constexpr std::size_t kHeldSignalsMax = 64;  ///< forwarded signals before workers have started
+inline constexpr std::size_t kUnacknowledgedMax =
+    1'024;  ///< reports of one agent; a round makes four
+inline constexpr std::size_t kLineBytesMax =
+    1 * kMiB;  ///< a longer line of a worker is forwarded in pieces
+inline constexpr std::size_t kOutputChunkBytes = 256 * kKiB;  ///< one read of a worker's pipe
+inline constexpr std::size_t kOutputQueueBytesMax =
+    1 * kMiB;  ///< per stream; above it the workers' pipes are not read
+inline constexpr std::size_t kStderrTailBytesMax = 8 * kKiB;  ///< kept per worker for the report
+inline constexpr std::size_t kErrorFileBytesMax = 1 * kMiB;
+inline constexpr std::size_t kReportLinesMax = 25;
+inline constexpr std::chrono::milliseconds kPartialLineSilence{200};
+inline constexpr std::chrono::milliseconds kDrainAfterEnd{
+    1'000};  ///< for a grandchild that holds a worker's pipe
+inline constexpr std::chrono::milliseconds kSlowReaderAtEnd{2'000};
+inline constexpr std::chrono::milliseconds kGiveUpAfterStop{
+    10'000};  ///< for EndJob after a stop signal, besides the grace time
+inline constexpr std::chrono::milliseconds kGiveUpAfterKill{1'000};  ///< after a second INT
+inline constexpr std::chrono::milliseconds kSweepTimeMax{
+    2'000};  ///< what lives on after SIGKILL for longer is named and left
+
+// The trainer.
+inline constexpr std::int64_t kSamplesMax =
+    214'748'363;  ///< of a data set: up to here torch's randperm draws 32 bits a step
+inline constexpr std::int64_t kBatchSizeMax = 65'536;
+inline constexpr std::int64_t kClassesMax = 1'000'000;
+inline constexpr int kImageSizeMax = 4'096;
+inline constexpr int kLoaderThreadsMax = 256;
+inline constexpr std::int64_t kBatchesAhead = 2;  ///< prepared for each loader thread
+inline constexpr std::int64_t kStepsMax = 1'000'000'000'000;
+inline constexpr int kCheckpointsKeptMax = 1'000'000;
+inline constexpr std::size_t kPickleBytesMax = 64 * kMiB;  ///< data.pkl: names and shapes only
+inline constexpr int kPickleDepthMax = 100;
+inline constexpr std::size_t kPickleMemoMax = 4'000'000;
+inline constexpr std::size_t kKeysListedMax = 8;  ///< of missing or unexpected ones, in an error
 
 }  // namespace ddprun::limits

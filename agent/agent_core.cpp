@@ -1,0 +1,415 @@
+#include "agent/agent_core.h"
+
+#include "agent/failure_report.h"
+#include "proto/assert.h"
+#include "proto/exit_codes.h"
+#include "proto/limits.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <signal.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+bool is_stop_signal(int signal) {
+    return signal == SIGHUP || signal == SIGINT || signal == SIGQUIT || signal == SIGTERM;
+}
+
+int stop_signal_of(const StopRound& message) {
+    return message.signal > 0 ? message.signal : SIGTERM;
+}
+
+}  // namespace
+
+AgentCore::AgentCore(AgentCoreSettings settings) : settings_(std::move(settings)) {}
+
+AgentActions AgentCore::step(const AgentEvent& event, TimePoint now) {
+    now_ = now;
+    if (!finished_) {
+        std::visit([&](const auto& e) { on(e); }, event);
+        finish_if_over();
+    }
+    return std::exchange(actions_, {});
+}
+
+std::optional<TimePoint> AgentCore::deadline() const {
+    std::optional<TimePoint> earliest;
+    const std::optional<TimePoint> group = group_ ? group_->deadline() : std::nullopt;
+    for (const std::optional<TimePoint>& candidate : {group, next_heartbeat_, give_up_}) {
+        if (candidate && (!earliest || *candidate < *earliest)) {
+            earliest = candidate;
+        }
+    }
+    return finished_ ? std::nullopt : earliest;
+}
+
+// ---- the link
+// ------------------------------------------------------------------------------------
+
+void AgentCore::on(const agent_event::LinkUp& event) {
+    link_up_ = true;
+    welcomed_ = false;
+    Join join = settings_.join;
+    if (join.info.address.empty()) {
+        join.info.address = event.local_address;
+    }
+    if (workers_present()) {
+        join.current_round = group_->round();
+    }
+    send(std::move(join));
+}
+
+void AgentCore::on(const agent_event::LinkDown& event) {
+    link_up_ = false;
+    welcomed_ = false;
+    next_heartbeat_.reset();
+    if (!ending_) {
+        tell(
+            LogLevel::warning,
+            fmt::format(
+                "connection to the rendezvous lost ({}), connecting again", event.reason.context
+            )
+        );
+    }
+}
+
+void AgentCore::on(const agent_event::LinkLost& event) {
+    link_up_ = false;
+    welcomed_ = false;
+    next_heartbeat_.reset();
+    if (ending_) {
+        return;
+    }
+    tell(LogLevel::error, event.reason.context);
+    Ending ending;
+    ending.exit_status = stop_signal_ != 0 ? exit_code::from_signal(stop_signal_)
+                         : ever_welcomed_  ? exit_code::kRendezvousLost
+                                           : exit_code::kUnavailable;
+    end_with(std::move(ending), SIGTERM);
+}
+
+void AgentCore::on(const agent_event::FromServer& event) {
+    std::visit([&](const auto& message) { take(message); }, event.message);
+}
+
+void AgentCore::take(const Welcome& message) {
+    welcomed_ = true;
+    ever_welcomed_ = true;
+    heartbeat_interval_ = message.heartbeat_interval;
+    next_heartbeat_ = now_ + heartbeat_interval_;
+    for (const auto& [sequence, report] : unacknowledged_) {
+        send(report);
+    }
+}
+
+void AgentCore::take(const Refused& message) {
+    if (ending_) {
+        return;
+    }
+    tell(LogLevel::error, fmt::format("the rendezvous declined this node: {}", message.text));
+    Ending ending;
+    ending.exit_status = exit_code::kRefused;
+    end_with(std::move(ending), SIGTERM);
+}
+
+void AgentCore::take(const Waiting& message) {
+    if (message.spare) {
+        tell(LogLevel::info, "the job runs without this node, which waits as a spare");
+        return;
+    }
+    tell(
+        LogLevel::info,
+        fmt::format(
+            "waiting for {} more node(s); here are: {}",
+            message.missing,
+            fmt::join(message.joined, ", ")
+        )
+    );
+}
+
+void AgentCore::take(const Ack& message) {
+    std::erase_if(unacknowledged_, [&](const auto& entry) {
+        return entry.first <= message.sequence.value();
+    });
+}
+
+// ---- rounds
+// --------------------------------------------------------------------------------------
+
+void AgentCore::take(const PrepareRound& message) {
+    const bool seen = (prepared_ && *prepared_ >= message.round) ||
+                      (newest_seen_ && *newest_seen_ >= message.round);
+    if (!seen && !ending_) {
+        prepared_ = message.round;
+        actions_.emplace_back(agent_action::BindStore{message.round});
+    }
+}
+
+void AgentCore::on(const agent_event::StoreBound& event) {
+    report(StoreReady{.sequence = {}, .round = event.round, .port = event.port});
+}
+
+void AgentCore::on(const agent_event::StoreFailed& event) {
+    tell(LogLevel::error, event.reason.context);
+    WorkerFailure failure;
+    failure.host = settings_.group.host;
+    failure.kind = FailureKind::agent;
+    failure.wall_time_ms = event.wall_time_ms;
+    failure.message = event.reason.context;
+    report(WorkerFailed{.sequence = {}, .round = event.round, .failure = std::move(failure)});
+    report(RoundStopped{.sequence = {}, .round = event.round, .later_failures = {}});
+    newest_seen_ = std::max(newest_seen_.value_or(event.round), event.round);
+}
+
+void AgentCore::take(const BeginRound& message) {
+    const Round round = message.plan.round;
+    if (ending_ || stop_signal_ != 0 || (newest_seen_ && *newest_seen_ >= round)) {
+        return;
+    }
+    newest_seen_ = round;
+    PendingRound begun{message.plan, message.group_rank};
+    if (workers_present()) {
+        // The rendezvous has given up on the old round; its workers end before new ones start.
+        pending_ = std::move(begun);
+        step_group(group_event::Stop{SIGTERM});
+        return;
+    }
+    begin_round(std::move(begun));
+}
+
+void AgentCore::begin_round(PendingRound round) {
+    plan_ = std::move(round.plan);
+    group_rank_ = round.group_rank;
+    actions_.emplace_back(agent_action::DropStoresBefore{plan_->round});
+    actions_.emplace_back(agent_action::PrepareWorkers{*plan_, group_rank_});
+    if (plan_->reason != RoundReason::first_start) {
+        tell(
+            LogLevel::info,
+            fmt::format(
+                "round {} begins (restart {} of {}): {}",
+                plan_->round,
+                plan_->restart_count,
+                plan_->max_restarts,
+                plan_->reason_text
+            )
+        );
+    }
+    group_.emplace(*plan_, group_rank_, settings_.group, WorkerId{next_worker_id_});
+    next_worker_id_ += group_->size();
+    perform(group_->begin(now_));
+}
+
+void AgentCore::take(const StopRound& message) {
+    const bool is_ours = group_ && group_->round() == message.round;
+    if (is_ours) {
+        if (group_->state() < WorkerGroup::State::stopping) {
+            const bool from_here = message.signal != 0 && message.signal == stop_signal_;
+            if (!message.reason.empty() && !from_here) {
+                tell(LogLevel::info, fmt::format("stopping the workers: {}", message.reason));
+            }
+            step_group(group_event::Stop{stop_signal_of(message)});
+        }
+        return;
+    }
+    if (newest_seen_ && *newest_seen_ >= message.round) {
+        return;
+    }
+    newest_seen_ = message.round;
+    report(RoundStopped{.sequence = {}, .round = message.round, .later_failures = {}});
+}
+
+void AgentCore::take(const EndJob& message) {
+    if (ending_) {
+        return;
+    }
+    Ending ending;
+    ending.exit_status = message.exit_status;
+    ending.say_bye = true;
+    if (message.exit_status != 0) {
+        ending.report = format_failure_report(settings_.join.job, message);
+    }
+    end_with(std::move(ending), SIGTERM);
+}
+
+bool AgentCore::workers_present() const {
+    return group_ && group_->state() != WorkerGroup::State::stopped;
+}
+
+void AgentCore::on(const agent_event::WorkersStarted& event) {
+    step_group(event.started);
+}
+
+void AgentCore::on(const agent_event::WorkerEnded& event) {
+    step_group(group_event::Ended{event.end});
+}
+
+void AgentCore::on(const agent_event::Swept&) {
+    step_group(group_event::Swept{});
+}
+
+void AgentCore::on(const agent_event::Tick&) {
+    step_group(group_event::Tick{});
+    if (next_heartbeat_ && now_ >= *next_heartbeat_) {
+        send(Heartbeat{});
+        next_heartbeat_ = now_ + heartbeat_interval_;
+    }
+    if (give_up_ && now_ >= *give_up_ && !ending_ && !workers_present()) {
+        tell(LogLevel::warning, "the rendezvous doesn't answer, ending without it");
+        Ending ending;
+        ending.exit_status = exit_code::from_signal(stop_signal_);
+        end_with(std::move(ending), SIGTERM);
+    }
+}
+
+void AgentCore::step_group(const GroupEvent& event) {
+    if (group_) {
+        perform(group_->step(event, now_));
+    }
+}
+
+void AgentCore::perform(GroupActions group_actions) {
+    for (const GroupAction& action : group_actions) {
+        std::visit([&](const auto& a) { perform(a); }, action);
+    }
+}
+
+void AgentCore::perform(const group_action::Spawn& action) {
+    actions_.emplace_back(agent_action::Spawn{action.id, action.local_rank});
+}
+
+void AgentCore::perform(const group_action::Assign& action) {
+    actions_.emplace_back(agent_action::Assign{
+        action.id,
+        action.round,
+        action.ranks,
+        worker_environment(settings_.environment, *plan_, group_rank_, action.ranks.local_rank),
+    });
+}
+
+void AgentCore::perform(const group_action::SignalWorker& action) {
+    actions_.emplace_back(agent_action::SignalWorker{action.id, action.signal});
+}
+
+void AgentCore::perform(const group_action::KillGroup& action) {
+    actions_.emplace_back(agent_action::KillGroup{action.id});
+}
+
+void AgentCore::perform(const group_action::Sweep&) {
+    actions_.emplace_back(agent_action::Sweep{});
+}
+
+void AgentCore::perform(const group_action::Failed& action) {
+    tell(LogLevel::warning, describe_failure(action.failure));
+    report(WorkerFailed{.sequence = {}, .round = group_->round(), .failure = action.failure});
+}
+
+void AgentCore::perform(const group_action::Succeeded&) {
+    report(WorkersSucceeded{.sequence = {}, .round = group_->round()});
+}
+
+void AgentCore::perform(const group_action::Stopped& action) {
+    report(RoundStopped{
+        .sequence = {}, .round = group_->round(), .later_failures = action.later_failures});
+    if (pending_ && !ending_ && stop_signal_ == 0) {
+        begin_round(*std::exchange(pending_, std::nullopt));
+    }
+}
+
+// ---- signals
+// -------------------------------------------------------------------------------------
+
+void AgentCore::on(const agent_event::Signal& event) {
+    if (is_stop_signal(event.signal)) {
+        take_stop_signal(event.signal);
+    } else {
+        step_group(group_event::Forward{event.signal});
+    }
+}
+
+void AgentCore::take_stop_signal(int signal) {
+    interrupts_ += signal == SIGINT ? 1 : 0;
+    const bool kill_now = signal == SIGINT && interrupts_ > 1;
+    if (stop_signal_ != 0) {
+        if (kill_now) {
+            tell(LogLevel::warning, "interrupted again, killing the workers");
+            step_group(group_event::Kill{});
+            give_up_ = now_ + limits::kGiveUpAfterKill;
+        } else if (signal == SIGINT) {
+            step_group(group_event::Stop{signal});
+        }
+        return;
+    }
+    stop_signal_ = signal;
+    tell(LogLevel::warning, fmt::format("got {}, stopping the job", signal_name(signal)));
+    step_group(group_event::Stop{signal});
+    if (ending_) {
+        return;
+    }
+    if (!welcomed_) {
+        // Nobody to tell: the rendezvous will see us leave.
+        Ending ending;
+        ending.exit_status = exit_code::from_signal(signal);
+        end_with(std::move(ending), signal);
+        return;
+    }
+    report(StopJob{.sequence = {}, .signal = signal});
+    // Other nodes' workers have the same grace time; after that somebody is not there any more.
+    give_up_ = now_ + (group_ ? settings_.group.grace : std::chrono::milliseconds(0)) +
+               limits::kGiveUpAfterStop;
+}
+
+// ---- the end
+// -------------------------------------------------------------------------------------
+
+void AgentCore::end_with(Ending ending, int stop_signal) {
+    ending_ = std::move(ending);
+    pending_.reset();
+    if (workers_present() && group_->state() < WorkerGroup::State::stopping) {
+        step_group(group_event::Stop{stop_signal});
+    }
+}
+
+void AgentCore::finish_if_over() {
+    if (!ending_ || workers_present() || finished_) {
+        return;
+    }
+    if (ending_->say_bye) {
+        report(Bye{});
+    }
+    if (!ending_->report.empty()) {
+        actions_.emplace_back(agent_action::PrintReport{ending_->report});
+    }
+    finished_ = true;
+    actions_.emplace_back(agent_action::Finish{ending_->exit_status});
+}
+
+template <class Report>
+void AgentCore::report(Report message) {
+    message.sequence = SequenceNumber{++last_sequence_};
+    if (unacknowledged_.size() == limits::kUnacknowledgedMax) {
+        unacknowledged_.pop_front();
+    }
+    unacknowledged_.emplace_back(last_sequence_, message);
+    if (welcomed_) {
+        send(std::move(message));
+    }
+}
+
+void AgentCore::send(AgentMessage message) {
+    if (link_up_) {
+        actions_.emplace_back(agent_action::Send{std::move(message)});
+    }
+}
+
+void AgentCore::tell(LogLevel level, std::string text) {
+    actions_.emplace_back(agent_action::Tell{level, std::move(text)});
+}
+
+}  // namespace ddprun

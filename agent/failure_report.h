@@ -1,0 +1,25 @@
+// The text that every node prints when a job has failed: which rank failed first, with what, what
+// it said last, and who failed later. Pure, at most 25 lines, the same on every node.
+#pragma once
+
+#include "proto/agent_messages.h"
+#include "proto/failure.h"
+
+#include <cstdint>
+#include <string>
+
+namespace ddprun {
+
+/// Lines with their newlines. `end` is what the rendezvous said; without failures it is its reason.
+[[nodiscard]] std::string format_failure_report(const JobId& job, const EndJob& end);
+
+/// One line for the log, without newline: "rank 1 (local 1, pid 42) failed: exit code 3".
+[[nodiscard]] std::string describe_failure(const WorkerFailure& failure);
+
+/// "exit code 3", "signal 11 (SIGSEGV), core dumped", "out of memory (signal 9)", ...
+[[nodiscard]] std::string cause_of(const WorkerFailure& failure);
+
+/// Unix milliseconds as UTC "2026-01-31 09:05:07.042Z": the same text on every node.
+[[nodiscard]] std::string format_wall_time(std::int64_t unix_ms);
+
+}  // namespace ddprun

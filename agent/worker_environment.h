@@ -1,0 +1,60 @@
+// The environment of a worker as a pure function of the round's plan: torchrun's variables and
+// ours, over what the launcher's user had, with nothing of an outer job's ranks in it. Also the
+// pure half of OMP_NUM_THREADS and the names of a round's folders, which the environment mentions.
+#pragma once
+
+#include "proto/round_plan.h"
+#include "proto/types.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ddprun {
+
+struct EnvironmentSettings {
+    std::vector<std::string> inherited;  ///< of inherited_environment()
+    JobId job;
+    std::string role = "default";
+    std::string run_folder;  ///< error files lie below it; empty: no error files
+    std::string worker_mark;
+    std::string signals_to_handle;
+    bool virtual_local_rank = false;
+    std::int32_t allowed_cpus = 1;
+    std::optional<std::int32_t> omp_num_threads;  ///< asked for on the command line
+    std::optional<std::int32_t> tty_columns;
+};
+
+/// `parent` (NAME=VALUE) without every variable that worker_environment() sets itself, whatever an
+/// outer job left there.
+[[nodiscard]] std::vector<std::string> inherited_environment(const std::vector<std::string>& parent
+);
+
+/// NAME=VALUE, complete. `local_rank` must be one of the node's.
+[[nodiscard]] std::vector<std::string> worker_environment(
+    const EnvironmentSettings& settings,
+    const RoundPlan& plan,
+    GroupRank group_rank,
+    LocalRank local_rank
+);
+
+/// The value of NAME in NAME=VALUE strings, the last one counts.
+[[nodiscard]] std::optional<std::string_view> find_variable(
+    const std::vector<std::string>& environment, std::string_view name
+);
+
+/// CPUs shared out among the workers of a node, at least 1 each.
+[[nodiscard]] std::int32_t threads_per_worker(std::int32_t allowed_cpus, LocalWorldSize workers);
+
+/// "attempt_N" as torchrun names it; rounds that only changed the set of nodes keep N and get
+/// "_r<round>", so that nothing is overwritten.
+[[nodiscard]] std::string attempt_folder(const RoundPlan& plan);
+
+/// RUN_FOLDER/ATTEMPT/LOCAL_RANK.
+[[nodiscard]] std::string worker_folder(
+    std::string_view run_folder, const RoundPlan& plan, LocalRank local_rank
+);
+
+}  // namespace ddprun
