@@ -30,6 +30,11 @@ inline constexpr int kReadsPerTurnMax = 4;                  ///< of one client, 
 inline constexpr std::chrono::seconds kHandshakeTimeout{10};
 inline constexpr std::chrono::seconds kProgressTimeout{60};  ///< partial request, unread reply
 inline constexpr std::chrono::minutes kRequestTimeout{10};   ///< for a request as a whole
+inline constexpr std::chrono::milliseconds kStoreStopTimeout{
+    2'000};  ///< to write what is due before a store closes
+inline constexpr std::size_t kIdleConnectionsMax = 8;  ///< that a store client keeps
+inline constexpr std::chrono::milliseconds kCancelTimeout{
+    5'000};  ///< for the server to confirm that a wait has been taken back
 
 // The command line.
 inline constexpr int kSecondsMax = 31'536'000;  ///< a year: the longest time-out that can be asked for

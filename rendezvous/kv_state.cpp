@@ -1,0 +1,417 @@
+#include "rendezvous/kv_state.h"
+
+#include "proto/assert.h"
+#include "proto/bytes.h"
+#include "proto/limits.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+
+namespace ddprun {
+
+namespace {
+
+StoreValue make_value(std::string_view bytes) {
+    return std::make_shared<const std::string>(bytes);
+}
+
+std::string decimal(std::int64_t number) {
+    std::array<char, std::numeric_limits<std::int64_t>::digits10 + 2> text{};
+    const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number);
+    DDPRUN_ASSERT(error == std::errc{});
+    return {text.data(), end};
+}
+
+}  // namespace
+
+KvLimits::KvLimits()
+    : keys_max(limits::kStoreKeysMax),
+      bytes_max(limits::kStoreBytesMax),
+      queue_length_max(limits::kQueueLengthMax),
+      registrations_max(limits::kRegistrationsMax) {}
+
+// ---- requests
+
+void KvState::apply(ClientId client, const StoreRequest& request, KvEffects& effects) {
+    ++counters_.requests;
+    std::visit([&](const auto& body) { handle(client, body, effects); }, request);
+}
+
+void KvState::handle(ClientId, const ValidateRequest& request, KvEffects& effects) {
+    if (request.magic != kStoreMagic) {
+        refuse("wrong magic number", effects);
+    }
+}
+
+void KvState::handle(ClientId, const SetRequest& request, KvEffects& effects) {
+    if (!fits(request.key, request.value.size())) {
+        refuse("the store is full", effects);
+        return;
+    }
+    store(request.key, make_value(request.value));
+    wake_all(request.key, effects);
+}
+
+void KvState::handle(ClientId, const CompareSetRequest& request, KvEffects& effects) {
+    const StoreValue present = find(request.key);
+    const bool is_match =
+        present == nullptr ? request.expected.empty() : *present == request.expected;
+    if (!is_match) {
+        effects.reply.value(present == nullptr ? make_value(request.expected) : present);
+        if (present != nullptr) {
+            wake_all(request.key, effects);
+        }
+        return;
+    }
+    if (!fits(request.key, request.desired.size())) {
+        refuse("the store is full", effects);
+        return;
+    }
+    const StoreValue desired = make_value(request.desired);
+    store(request.key, desired);
+    effects.reply.value(desired);
+    wake_all(request.key, effects);
+}
+
+void KvState::handle(ClientId, const GetRequest& request, KvEffects& effects) {
+    effects.reply.value(find(request.key));
+}
+
+void KvState::handle(ClientId, const AddRequest& request, KvEffects& effects) {
+    std::int64_t number = 0;
+    const bool is_number =
+        counter_text(request.key, number) != nullptr || find(request.key) == nullptr;
+    std::int64_t sum = 0;
+    if (!is_number || __builtin_add_overflow(number, request.delta, &sum)) {
+        refuse("ADD: the stored text is no number, or the sum is out of range", effects);
+        return;
+    }
+    std::string text = decimal(sum);
+    if (!fits(request.key, text.size())) {
+        refuse("the store is full", effects);
+        return;
+    }
+    store(request.key, std::make_shared<const std::string>(std::move(text)));
+    effects.reply.number(sum);
+    wake_all(request.key, effects);
+}
+
+void KvState::handle(ClientId, const CheckRequest& request, KvEffects& effects) {
+    const bool all = std::ranges::all_of(request.keys, [&](auto key) { return is_ready(key); });
+    effects.reply.byte(all ? kReady : kNotReady);
+}
+
+void KvState::handle(ClientId client, const WaitRequest& request, KvEffects& effects) {
+    if (waits_.contains(client)) {
+        refuse("WAIT while another wait is pending", effects);
+        return;
+    }
+    std::vector<std::string_view> missing;
+    for (const std::string_view key : request.keys) {
+        if (!is_ready(key)) {
+            missing.push_back(key);
+        }
+    }
+    if (missing.empty()) {
+        effects.reply.byte(kStopWaiting);
+        return;
+    }
+    if (counters_.registrations + missing.size() > limits_.registrations_max) {
+        refuse("too many keys are waited for", effects);
+        return;
+    }
+    register_wait(client, missing);
+}
+
+void KvState::handle(ClientId, const NumKeysRequest&, KvEffects& effects) {
+    effects.reply.number(static_cast<std::int64_t>(keys_.size()));
+}
+
+void KvState::handle(ClientId, const DeleteKeyRequest& request, KvEffects& effects) {
+    const auto found = keys_.find(request.key);
+    if (found == keys_.end()) {
+        effects.reply.number(0);
+        return;
+    }
+    counters_.bytes -= found->first.size() + found->second->size();
+    keys_.erase(found);
+    counters_.keys = keys_.size();
+    effects.reply.number(1);
+}
+
+void KvState::handle(ClientId, const AppendRequest& request, KvEffects& effects) {
+    const StoreValue present = find(request.key);
+    const std::size_t size = (present == nullptr ? 0 : present->size()) + request.value.size();
+    if (size > limits::kValueBytesMax || !fits(request.key, size)) {
+        refuse("APPEND: the value would be longer than the limit", effects);
+        return;
+    }
+    std::string text;
+    text.reserve(size);
+    if (present != nullptr) {
+        text = *present;
+    }
+    text.append(request.value);
+    store(request.key, std::make_shared<const std::string>(std::move(text)));
+    wake_all(request.key, effects);
+}
+
+void KvState::handle(ClientId, const MultiGetRequest& request, KvEffects& effects) {
+    for (const std::string_view key : request.keys) {
+        effects.reply.value(find(key));
+    }
+}
+
+void KvState::handle(ClientId, const MultiSetRequest& request, KvEffects& effects) {
+    std::size_t bytes = 0;
+    for (const auto& [key, value] : request.pairs) {
+        bytes += key.size() + value.size();
+    }
+    if (counters_.bytes + bytes > limits_.bytes_max ||
+        keys_.size() + request.pairs.size() > limits_.keys_max) {
+        refuse("the store is full", effects);
+        return;
+    }
+    for (const auto& [key, value] : request.pairs) {
+        store(key, make_value(value));
+    }
+    for (const auto& [key, value] : request.pairs) {
+        wake_all(key, effects);
+    }
+}
+
+void KvState::handle(ClientId client, const CancelWaitRequest&, KvEffects& effects) {
+    client_gone(client);
+    effects.reply.byte(kWaitCanceled);
+}
+
+void KvState::handle(ClientId, const PingRequest& request, KvEffects& effects) {
+    std::string text;
+    ByteWriter{text}.u32(request.nonce);
+    effects.reply.bytes(text);
+}
+
+void KvState::handle(ClientId, const QueuePushRequest& request, KvEffects& effects) {
+    const auto found = queues_.find(request.key);
+    const std::size_t length = found == queues_.end() ? 0 : found->second.size();
+    if (length >= limits_.queue_length_max ||
+        counters_.bytes + request.key.size() + request.value.size() > limits_.bytes_max) {
+        refuse("the queue is full", effects);
+        return;
+    }
+    auto& queue = found == queues_.end() ? queues_[std::string{request.key}] : found->second;
+    queue.push_back(make_value(request.value));
+    counters_.bytes += request.key.size() + request.value.size();
+    counters_.queues = queues_.size();
+    wake_one(request.key, effects);
+}
+
+void KvState::handle(ClientId, const QueuePopRequest& request, KvEffects& effects) {
+    const auto found = queues_.find(request.key);
+    if (found == queues_.end()) {
+        effects.reply.number(0);
+        return;
+    }
+    std::deque<StoreValue>& queue = found->second;
+    effects.reply.number(static_cast<std::int64_t>(queue.size()));
+    effects.reply.value(queue.front());
+    counters_.bytes -= found->first.size() + queue.front()->size();
+    queue.pop_front();
+    if (queue.empty()) {
+        queues_.erase(found);
+        counters_.queues = queues_.size();
+    }
+}
+
+void KvState::handle(ClientId, const QueueLengthRequest& request, KvEffects& effects) {
+    const auto found = queues_.find(request.key);
+    const std::size_t length = found == queues_.end() ? 0 : found->second.size();
+    effects.reply.number(static_cast<std::int64_t>(length));
+}
+
+void KvState::handle(ClientId, const ListKeysRequest&, KvEffects& effects) {
+    std::vector<std::string_view> names;
+    names.reserve(keys_.size());
+    for (const auto& [key, value] : keys_) {
+        names.push_back(key);
+    }
+    std::ranges::sort(names);
+    std::string text;
+    ByteWriter writer{text};
+    writer.u64(names.size());
+    for (const std::string_view name : names) {
+        writer.string64(name);
+    }
+    effects.reply.bytes(text);
+}
+
+void KvState::handle(ClientId client, const BarrierRequest& request, KvEffects& effects) {
+    if (waits_.contains(client)) {
+        refuse("BARRIER while another wait is pending", effects);
+        return;
+    }
+    std::int64_t count = 0;
+    const bool is_number =
+        counter_text(request.key, count) != nullptr || find(request.key) == nullptr;
+    if (!is_number || __builtin_add_overflow(count, std::int64_t{1}, &count)) {
+        refuse("BARRIER: the stored text is no number, or the sum is out of range", effects);
+        return;
+    }
+    std::string text = decimal(count);
+    if (!fits(request.key, text.size()) || counters_.registrations >= limits_.registrations_max) {
+        refuse("the store is full", effects);
+        return;
+    }
+    store(request.key, std::make_shared<const std::string>(std::move(text)));
+    if (count >= request.world_size) {
+        wake_all(request.key, effects);
+        effects.reply.byte(kStopWaiting);
+        return;
+    }
+    register_wait(client, {request.key});
+}
+
+// ---- parts
+
+void KvState::client_gone(ClientId client) {
+    const auto wait = waits_.find(client);
+    if (wait == waits_.end()) {
+        return;
+    }
+    for (Registration& registration : wait->second.registrations) {
+        if (registration.is_linked) {
+            unlink(registration);
+        }
+    }
+    waits_.erase(wait);
+    counters_.waiting_clients = waits_.size();
+}
+
+bool KvState::is_ready(std::string_view key) const {
+    return keys_.contains(key) || queues_.contains(key);
+}
+
+StoreValue KvState::find(std::string_view key) const {
+    const auto found = keys_.find(key);
+    return found == keys_.end() ? nullptr : found->second;
+}
+
+/// Whether `value_bytes` under `key`, in place of what is there, stay within the store's bounds.
+bool KvState::fits(std::string_view key, std::size_t value_bytes) const {
+    const auto found = keys_.find(key);
+    if (found == keys_.end()) {
+        return keys_.size() < limits_.keys_max &&
+               counters_.bytes + key.size() + value_bytes <= limits_.bytes_max;
+    }
+    return counters_.bytes - found->second->size() + value_bytes <= limits_.bytes_max;
+}
+
+void KvState::store(std::string_view key, StoreValue value) {
+    const auto found = keys_.find(key);
+    if (found == keys_.end()) {
+        counters_.bytes += key.size() + value->size();
+        keys_.emplace(key, std::move(value));
+        counters_.keys = keys_.size();
+        return;
+    }
+    counters_.bytes += value->size();
+    counters_.bytes -= found->second->size();
+    found->second = std::move(value);
+}
+
+/// The number stored at the key, as plain decimal text; null where there is none.
+const std::string* KvState::counter_text(std::string_view key, std::int64_t& number) const {
+    const auto found = keys_.find(key);
+    if (found == keys_.end()) {
+        return nullptr;
+    }
+    const std::string& text = *found->second;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    return error == std::errc{} && stop == end ? &text : nullptr;
+}
+
+void KvState::refuse(std::string_view reason, KvEffects& effects) {
+    ++counters_.refused;
+    effects.offence = reason;
+}
+
+void KvState::register_wait(ClientId client, const std::vector<std::string_view>& keys) {
+    Wait& wait = waits_[client];
+    wait.missing = keys.size();
+    wait.registrations.resize(keys.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+        wait.registrations[i].client = client;
+        link(wait.registrations[i], keys[i]);
+    }
+    counters_.waiting_clients = waits_.size();
+}
+
+void KvState::link(Registration& registration, std::string_view key) {
+    auto list = waiters_.find(key);
+    if (list == waiters_.end()) {
+        list = waiters_.emplace(key, WaiterList{}).first;
+    }
+    registration.list = list;
+    registration.previous = list->second.last;
+    (registration.previous == nullptr ? list->second.first : registration.previous->next) =
+        &registration;
+    list->second.last = &registration;
+    registration.is_linked = true;
+    ++counters_.registrations;
+}
+
+void KvState::unlink(Registration& registration) {
+    WaiterList& list = registration.list->second;
+    (registration.previous == nullptr ? list.first : registration.previous->next) =
+        registration.next;
+    (registration.next == nullptr ? list.last : registration.next->previous) =
+        registration.previous;
+    registration.is_linked = false;
+    --counters_.registrations;
+    if (list.first == nullptr) {
+        waiters_.erase(registration.list);
+    }
+}
+
+/// The registration's key is there; true when that was the last one its client waited for.
+bool KvState::arrive(Registration& registration, KvEffects& effects) {
+    const ClientId client = registration.client;
+    unlink(registration);
+    const auto wait = waits_.find(client);
+    DDPRUN_ASSERT(wait != waits_.end() && wait->second.missing > 0);
+    if (--wait->second.missing > 0) {
+        return false;
+    }
+    waits_.erase(wait);
+    counters_.waiting_clients = waits_.size();
+    effects.released.push_back(client);
+    return true;
+}
+
+void KvState::wake_all(std::string_view key, KvEffects& effects) {
+    const auto list = waiters_.find(key);
+    Registration* next = list == waiters_.end() ? nullptr : list->second.first;
+    while (next != nullptr) {
+        Registration& registration = *next;
+        next = registration.next;
+        arrive(registration, effects);
+    }
+}
+
+/// One pushed value serves one consumer: the first whose wait is over by it.
+void KvState::wake_one(std::string_view key, KvEffects& effects) {
+    const auto list = waiters_.find(key);
+    Registration* next = list == waiters_.end() ? nullptr : list->second.first;
+    while (next != nullptr) {
+        Registration& registration = *next;
+        next = registration.next;
+        if (arrive(registration, effects)) {
+            return;
+        }
+    }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,148 @@
+// The key-value store as a pure state machine: requests of clients in, replies and released waiters
+// out. Semantics of PyTorch's TCPStore server (opcodes 0-18), with one readiness predicate for
+// CHECK, WAIT and queues, requests applied whole or not at all, and a bound on everything. No
+// sockets, no clock. Values are immutable and shared, never copied to those who read them.
+//
+// Call apply() with each whole request in the order of arrival; call client_gone() once when a
+// client's connection is over. What a client has written stays when it goes.
+#pragma once
+
+#include "proto/store_messages.h"
+#include "proto/types.h"
+#include "rendezvous/reply_buffer.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace ddprun {
+
+/// A connection, numbered by its server; never used twice.
+using ClientId = Strong<struct ClientIdTag, std::uint64_t>;
+
+struct KvLimits {
+    std::size_t keys_max;
+    std::size_t bytes_max;          ///< of all keys and values together
+    std::size_t queue_length_max;   ///< of one queue
+    std::size_t registrations_max;  ///< of all waiting clients together
+
+    KvLimits();
+};
+
+struct KvCounters {
+    std::size_t keys = 0;
+    std::size_t queues = 0;
+    std::size_t bytes = 0;
+    std::size_t waiting_clients = 0;
+    std::size_t registrations = 0;
+    std::uint64_t requests = 0;
+    std::uint64_t refused = 0;  ///< requests beyond a limit or that make no sense
+};
+
+/// What a request led to.
+struct KvEffects {
+    ReplyBuffer& reply;  ///< to the client that asked, after what it already has to get
+    std::vector<ClientId>
+        released{};              ///< clients whose wait is over, in order: each gets kStopWaiting
+    std::string_view offence{};  ///< not empty: nothing was applied, close the client
+};
+
+class KvState {
+public:
+    explicit KvState(KvLimits limits = {}) : limits_(limits) {}
+
+    /// Appends to `effects`. A refused request leaves the state as it was.
+    void apply(ClientId client, const StoreRequest& request, KvEffects& effects);
+
+    /// Forgets that the client waits.
+    void client_gone(ClientId client);
+
+    [[nodiscard]] bool is_waiting(ClientId client) const { return waits_.contains(client); }
+
+    [[nodiscard]] const KvCounters& counters() const { return counters_; }
+
+private:
+    struct Hash {
+        using is_transparent = void;
+
+        std::size_t operator()(std::string_view text) const {
+            return std::hash<std::string_view>{}(text);
+        }
+    };
+
+    template <class T>
+    using TextMap = std::unordered_map<std::string, T, Hash, std::equal_to<>>;
+
+    struct Registration;
+
+    /// The registrations for one key, oldest first.
+    struct WaiterList {
+        Registration* first = nullptr;
+        Registration* last = nullptr;
+    };
+
+    using WaiterMap = TextMap<WaiterList>;
+
+    /// One missing key of one client's wait, a link of the key's list while the key is missing.
+    struct Registration {
+        ClientId client;
+        WaiterMap::iterator list;
+        Registration* previous = nullptr;
+        Registration* next = nullptr;
+        bool is_linked = false;
+    };
+
+    /// One client's pending WAIT or BARRIER: it is over when `missing` is 0. The vector never grows
+    /// after the registrations are linked.
+    struct Wait {
+        std::size_t missing = 0;
+        std::vector<Registration> registrations;
+    };
+
+    void handle(ClientId client, const ValidateRequest& request, KvEffects& effects);
+    void handle(ClientId client, const SetRequest& request, KvEffects& effects);
+    void handle(ClientId client, const CompareSetRequest& request, KvEffects& effects);
+    void handle(ClientId client, const GetRequest& request, KvEffects& effects);
+    void handle(ClientId client, const AddRequest& request, KvEffects& effects);
+    void handle(ClientId client, const CheckRequest& request, KvEffects& effects);
+    void handle(ClientId client, const WaitRequest& request, KvEffects& effects);
+    void handle(ClientId client, const NumKeysRequest& request, KvEffects& effects);
+    void handle(ClientId client, const DeleteKeyRequest& request, KvEffects& effects);
+    void handle(ClientId client, const AppendRequest& request, KvEffects& effects);
+    void handle(ClientId client, const MultiGetRequest& request, KvEffects& effects);
+    void handle(ClientId client, const MultiSetRequest& request, KvEffects& effects);
+    void handle(ClientId client, const CancelWaitRequest& request, KvEffects& effects);
+    void handle(ClientId client, const PingRequest& request, KvEffects& effects);
+    void handle(ClientId client, const QueuePushRequest& request, KvEffects& effects);
+    void handle(ClientId client, const QueuePopRequest& request, KvEffects& effects);
+    void handle(ClientId client, const QueueLengthRequest& request, KvEffects& effects);
+    void handle(ClientId client, const ListKeysRequest& request, KvEffects& effects);
+    void handle(ClientId client, const BarrierRequest& request, KvEffects& effects);
+
+    [[nodiscard]] bool is_ready(std::string_view key) const;
+    [[nodiscard]] StoreValue find(std::string_view key) const;
+    [[nodiscard]] bool fits(std::string_view key, std::size_t value_bytes) const;
+    void store(std::string_view key, StoreValue value);
+    void register_wait(ClientId client, const std::vector<std::string_view>& keys);
+    void wake_all(std::string_view key, KvEffects& effects);
+    void wake_one(std::string_view key, KvEffects& effects);
+    bool arrive(Registration& registration, KvEffects& effects);
+    void link(Registration& registration, std::string_view key);
+    void unlink(Registration& registration);
+    void refuse(std::string_view reason, KvEffects& effects);
+    [[nodiscard]] const std::string* counter_text(std::string_view key, std::int64_t& number) const;
+
+    KvLimits limits_;
+    KvCounters counters_;
+    TextMap<StoreValue> keys_;
+    TextMap<std::deque<StoreValue>> queues_;
+    WaiterMap waiters_;
+    std::unordered_map<ClientId, Wait> waits_;
+};
+
+}  // namespace ddprun

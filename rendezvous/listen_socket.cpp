@@ -1,0 +1,163 @@
+#include "rendezvous/listen_socket.h"
+
+#include <boost/asio/ip/v6_only.hpp>
+#include <fmt/format.h>
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+std::string text_of(const tcp::endpoint& endpoint) {
+    const bool is_v6 = endpoint.address().is_v6();
+    return fmt::format(
+        "{}{}{}:{}",
+        is_v6 ? "[" : "",
+        endpoint.address().to_string(),
+        is_v6 ? "]" : "",
+        endpoint.port()
+    );
+}
+
+Result<tcp::acceptor> listen_at(
+    asio::io_context& io_context, const tcp::endpoint& endpoint, bool dual_stack
+) {
+    const auto failed = [&](int error_number) -> tl::unexpected<Error> {
+        Error error = from_errno(error_number, fmt::format("listen on {}", text_of(endpoint)));
+        if (error_number == EADDRINUSE) {
+            error.code = Errc::refused;
+        }
+        return fail(std::move(error));
+    };
+    const int fd =
+        ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return failed(errno);
+    }
+    const int on = 1;
+    const int only_v6 = dual_stack ? 0 : 1;
+    // SO_REUSEADDR lets a restarted server have its port back while old connections time out.
+    bool good = ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0;
+    if (endpoint.address().is_v6()) {
+        good = good && ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof only_v6) == 0;
+    }
+    good = good && ::bind(fd, endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
+           ::listen(fd, SOMAXCONN) == 0;
+    if (!good) {
+        const int error_number = errno;
+        ::close(fd);
+        return failed(error_number);
+    }
+    tcp::acceptor acceptor{io_context};
+    error_code error;
+    acceptor.assign(endpoint.protocol(), fd, error);
+    if (error) {
+        ::close(fd);
+        return failed(error.value());
+    }
+    return acceptor;
+}
+
+Result<std::vector<tcp::acceptor>> listen_everywhere(asio::io_context& io_context, Port port) {
+    std::vector<tcp::acceptor> acceptors;
+    auto dual = listen_at(io_context, {asio::ip::address_v6::any(), port.value()}, true);
+    if (!dual && dual.error().code == Errc::refused) {
+        return fail(dual.error());
+    }
+    if (dual) {
+        acceptors.push_back(std::move(*dual));
+        return acceptors;
+    }
+    auto v4 = listen_at(io_context, {asio::ip::address_v4::any(), port.value()}, false);
+    if (!v4) {
+        return fail(v4.error());
+    }
+    acceptors.push_back(std::move(*v4));
+    return acceptors;
+}
+
+}  // namespace
+
+Result<std::vector<tcp::acceptor>> listen_on(
+    asio::io_context& io_context, const std::vector<std::string>& addresses, Port port
+) {
+    if (addresses.empty()) {
+        return listen_everywhere(io_context, port);
+    }
+    std::vector<tcp::acceptor> acceptors;
+    std::uint16_t chosen = port.value();
+    for (const std::string& text : addresses) {
+        error_code error;
+        const asio::ip::address address = asio::ip::make_address(text, error);
+        if (error) {
+            return fail(
+                Errc::invalid_argument, fmt::format("listen on {}: not a numeric address", text)
+            );
+        }
+        auto acceptor = listen_at(io_context, {address, chosen}, false);
+        if (!acceptor) {
+            return fail(acceptor.error());
+        }
+        chosen = acceptor->local_endpoint(error).port();
+        acceptors.push_back(std::move(*acceptor));
+    }
+    return acceptors;
+}
+
+Result<Accepted> accept_from(tcp::acceptor& acceptor) {
+    tcp::endpoint peer;
+    auto size = static_cast<socklen_t>(peer.capacity());
+    const int fd =
+        ::accept4(acceptor.native_handle(), peer.data(), &size, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+        switch (errno) {
+            case EMFILE:
+            case ENFILE:
+            case ENOBUFS:
+            case ENOMEM:
+                return fail(Errc::limit_exceeded, fmt::format("accept: {}", std::strerror(errno)));
+            case EINTR:
+            case ECONNABORTED:
+            case EPROTO: return fail(Errc::connection_lost, "accept: the peer has gone");
+            default: return fail(Errc::timed_out, "accept: no connection is waiting");
+        }
+    }
+    peer.resize(size);
+    const int on = 1;
+    // Without it replies would wait for acknowledgements; nothing else depends on it.
+    static_cast<void>(::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
+    tcp::socket socket{acceptor.get_executor()};
+    error_code error;
+    socket.assign(peer.protocol(), fd, error);
+    if (error) {
+        ::close(fd);
+        return fail(Errc::limit_exceeded, fmt::format("accept: {}", error.message()));
+    }
+    socket.non_blocking(true, error);
+    return Accepted{std::move(socket), text_of(peer)};
+}
+
+void raise_descriptor_limit() {
+    rlimit limit{};
+    if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        // Where it is refused the old limit stands, and connections above it are turned away.
+        static_cast<void>(::setrlimit(RLIMIT_NOFILE, &limit));
+    }
+}
+
+}  // namespace ddprun

@@ -1,0 +1,35 @@
+// Listening and accepting with close-on-exec set from the first instant, which Asio doesn't do: a
+// worker that inherited a listening socket would keep its port busy after the agent's death.
+#pragma once
+
+#include "proto/result.h"
+#include "proto/types.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// One acceptor for each numeric address, all at the same port (0: a free one). No address: every
+/// interface, both families where the machine has IPv6. Errors name address and port; Errc::refused
+/// is a port that is in use.
+[[nodiscard]] Result<std::vector<boost::asio::ip::tcp::acceptor>> listen_on(
+    boost::asio::io_context& io_context, const std::vector<std::string>& addresses, Port port
+);
+
+struct Accepted {
+    boost::asio::ip::tcp::socket socket;
+    std::string peer;  ///< "ADDRESS:PORT", numeric
+};
+
+/// The next waiting connection, non-blocking and without delay (TCP_NODELAY). Errc::timed_out: none
+/// is waiting; Errc::limit_exceeded: no descriptor is left.
+[[nodiscard]] Result<Accepted> accept_from(boost::asio::ip::tcp::acceptor& acceptor);
+
+/// Raises the soft limit of open descriptors to the hard one.
+void raise_descriptor_limit();
+
+}  // namespace ddprun

@@ -1,0 +1,113 @@
+#include "rendezvous/reply_buffer.h"
+
+#include "proto/assert.h"
+#include "proto/bytes.h"
+#include "proto/limits.h"
+
+#include <algorithm>
+
+namespace ddprun {
+
+namespace {
+
+/// Values up to this size are copied into the reply; above it sharing is cheaper.
+constexpr std::size_t kShareBytesMin = 4 * limits::kKiB;
+
+/// An idle connection keeps no more than this for its next reply.
+constexpr std::size_t kKeptCapacityMax = 256;
+
+}  // namespace
+
+std::string_view ReplyBuffer::view_of(const Piece& piece) {
+    if (const auto* text = std::get_if<std::string>(&piece)) {
+        return *text;
+    }
+    return *std::get<StoreValue>(piece);
+}
+
+void ReplyBuffer::bytes(std::string_view text) {
+    if (pieces_.empty() || !std::holds_alternative<std::string>(pieces_.back())) {
+        pieces_.emplace_back(std::string{});
+    }
+    std::get<std::string>(pieces_.back()).append(text);
+    size_ += text.size();
+}
+
+void ReplyBuffer::byte(std::uint8_t value) {
+    const char character = static_cast<char>(value);
+    bytes({&character, 1});
+}
+
+void ReplyBuffer::number(std::int64_t value) {
+    std::string text;
+    ByteWriter{text}.i64(value);
+    bytes(text);
+}
+
+void ReplyBuffer::value(const StoreValue& value) {
+    const std::size_t size = value == nullptr ? 0 : value->size();
+    number(static_cast<std::int64_t>(size));
+    if (size >= kShareBytesMin) {
+        pieces_.emplace_back(value);
+        size_ += size;
+    } else if (size > 0) {
+        bytes(*value);
+    }
+}
+
+std::string_view ReplyBuffer::only_piece() const {
+    return pieces_.size() == first_ + 1 ? view_of(pieces_[first_]).substr(offset_)
+                                        : std::string_view{};
+}
+
+std::vector<std::string_view> ReplyBuffer::front(std::size_t count) const {
+    std::vector<std::string_view> views;
+    const std::size_t end = std::min(pieces_.size(), first_ + count);
+    for (std::size_t i = first_; i < end; ++i) {
+        views.push_back(view_of(pieces_[i]).substr(i == first_ ? offset_ : 0));
+    }
+    return views;
+}
+
+void ReplyBuffer::consume(std::size_t count) {
+    DDPRUN_ASSERT(count <= size_);
+    size_ -= count;
+    while (count > 0) {
+        const std::size_t left = view_of(pieces_[first_]).size() - offset_;
+        if (count < left) {
+            offset_ += count;
+            break;
+        }
+        count -= left;
+        pieces_[first_] = std::string{};  // lets a shared value go at once
+        ++first_;
+        offset_ = 0;
+    }
+    if (size_ == 0) {
+        clear();
+    }
+}
+
+std::string ReplyBuffer::text() const {
+    std::string all;
+    for (const std::string_view view : front(pieces_.size())) {
+        all += view;
+    }
+    return all;
+}
+
+void ReplyBuffer::clear() {
+    const bool is_small = pieces_.size() == 1 &&
+                          std::holds_alternative<std::string>(pieces_.front()) &&
+                          std::get<std::string>(pieces_.front()).capacity() <= kKeptCapacityMax;
+    if (is_small) {
+        std::get<std::string>(pieces_.front()).clear();
+    } else {
+        pieces_ = {};
+    }
+    first_ = 0;
+    offset_ = 0;
+    size_ = 0;
+}
+
+}  // namespace ddprun

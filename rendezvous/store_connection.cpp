@@ -1,0 +1,333 @@
+#include "rendezvous/store_connection.h"
+
+#include "proto/agent_messages.h"
+
+#include <boost/asio/buffer.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace ddprun {
+
+namespace {
+
+using boost::system::error_code;
+namespace asio = boost::asio;
+
+constexpr std::size_t kGatherMax = 64;  // pieces of one write, well below IOV_MAX
+constexpr std::string_view kHttpAnswer =
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
+    "This port speaks PyTorch's TCPStore protocol, not HTTP.\n";
+
+/// Whether `bytes` begin like an HTTP request: yes, no, or not to be told yet.
+std::optional<bool> is_http(std::string_view bytes) {
+    constexpr auto kMethods = std::to_array<std::string_view>(
+        {"GET ", "HEAD ", "POST ", "PUT ", "DELETE ", "OPTIONS ", "PATCH ", "CONNECT ", "TRACE "}
+    );
+    bool could_be = false;
+    for (const std::string_view method : kMethods) {
+        if (bytes.starts_with(method)) {
+            return true;
+        }
+        could_be = could_be || method.starts_with(bytes);
+    }
+    return could_be ? std::nullopt : std::optional{false};
+}
+
+}  // namespace
+
+StoreConnection::StoreConnection(
+    Socket socket, ClientId id, std::string peer, StoreConnectionHost& host
+)
+    : socket_(std::move(socket)),
+      id_(id),
+      peer_(std::move(peer)),
+      host_(&host) {}
+
+void StoreConnection::start() {
+    host_->set_deadline(*this, StoreConnectionHost::Deadline::handshake);
+    wait_readable();
+}
+
+void StoreConnection::wait_readable() {
+    if (host_ == nullptr || is_reading_ || is_finishing_) {
+        return;
+    }
+    is_reading_ = true;
+    socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& error) {
+        self->is_reading_ = false;
+        if (!error && self->host_ != nullptr) {
+            self->on_readable();
+        }
+    });
+}
+
+void StoreConnection::on_readable() {
+    std::string& buffer = host_->read_buffer();
+    std::size_t turn_bytes = 0;
+    for (int reads = 0; reads < limits::kReadsPerTurnMax; ++reads) {
+        error_code error;
+        const std::size_t count = socket_.read_some(asio::buffer(buffer), error);
+        if (error == asio::error::would_block) {
+            break;
+        }
+        if (error) {
+            // A half-close: what is due is written, a wait is over.
+            finish();
+            return;
+        }
+        turn_bytes += count;
+        take({buffer.data(), count});
+        const bool is_full = unsent_.size() > 0;
+        if (host_ == nullptr || count < buffer.size() || is_full) {
+            break;
+        }
+    }
+    if (host_ == nullptr) {
+        return;
+    }
+    StoreCounters& counters = host_->counters();
+    counters.turn_bytes_longest = std::max(counters.turn_bytes_longest, turn_bytes);
+    if (unsent_.size() <= host_->options().unsent_bytes_max) {
+        wait_readable();  // else after the client has read
+    }
+}
+
+void StoreConnection::take(std::string_view bytes) {
+    if (partial_.empty()) {
+        const std::size_t used = handle_requests(bytes);
+        if (host_ == nullptr) {
+            return;
+        }
+        keep_partial(bytes.substr(used));
+    } else {
+        host_->counters().partial_bytes += bytes.size();
+        partial_.append(bytes);
+        const std::size_t used = handle_requests(partial_);
+        if (host_ == nullptr) {
+            return;
+        }
+        if (used > 0) {
+            host_->counters().partial_bytes -= partial_.size();
+            std::string rest = partial_.substr(used);
+            partial_ = {};
+            keep_partial(rest);
+        } else {
+            update_partial_deadlines(true);
+        }
+    }
+    flush();
+}
+
+void StoreConnection::keep_partial(std::string_view rest) {
+    partial_.assign(rest);
+    host_->counters().partial_bytes += rest.size();
+    update_partial_deadlines(!rest.empty());
+}
+
+void StoreConnection::update_partial_deadlines(bool is_partial) {
+    using enum StoreConnectionHost::Deadline;
+    if (!is_validated_) {
+        return;  // the handshake's deadline stands
+    }
+    if (is_partial) {
+        host_->set_deadline(*this, progress);
+        if (!deadlines[static_cast<std::size_t>(request)].is_set) {
+            host_->set_deadline(*this, request);
+        }
+        return;
+    }
+    host_->clear_deadline(*this, request);
+    if (unsent_.empty()) {
+        host_->clear_deadline(*this, progress);
+    }
+}
+
+/// Handles all whole requests at the front; returns how many bytes they were.
+std::size_t StoreConnection::handle_requests(std::string_view bytes) {
+    std::size_t used = 0;
+    if (!is_validated_ && !handle_opening(bytes)) {
+        return 0;
+    }
+    while (used < bytes.size()) {
+        const std::string_view rest = bytes.substr(used);
+        const StoreParser::Status status = parser_.look(rest);
+        if (status == StoreParser::Status::incomplete) {
+            break;
+        }
+        if (status == StoreParser::Status::offence) {
+            ++host_->counters().closed_offence;
+            close(parser_.reason());
+            return used;
+        }
+        const std::size_t size = parser_.size();
+        parser_.reset();
+        if (!handle_request(rest.substr(0, size))) {
+            return used;
+        }
+        used += size;
+        if (unsent_.size() > host_->options().unsent_bytes_max) {
+            break;  // the client reads first; the rest is kept
+        }
+    }
+    return used;
+}
+
+/// Which dialect the first bytes are; true when the store's requests follow.
+bool StoreConnection::handle_opening(std::string_view bytes) {
+    if (bytes.front() == '\0' && host_->options().serve_store) {
+        return true;
+    }
+    if (bytes.front() == kAgentMagic[0] && host_->options().on_agent) {
+        std::string first{bytes};
+        host_->hand_over_agent(*this, std::move(first));
+        return false;
+    }
+    const std::optional<bool> http = is_http(bytes);
+    if (!http) {
+        return false;  // more bytes will tell
+    }
+    if (*http) {
+        answer_http();
+        return false;
+    }
+    ++host_->counters().closed_handshake;
+    close("neither a store's client nor an agent");
+    return false;
+}
+
+void StoreConnection::answer_http() {
+    ++host_->counters().closed_handshake;
+    error_code ignored;  // whoever can't be told has gone
+    socket_.write_some(asio::buffer(kHttpAnswer), ignored);
+    socket_.shutdown(Socket::shutdown_send, ignored);
+    close("an HTTP request at the store's port");
+}
+
+bool StoreConnection::handle_request(std::string_view request) {
+    KvEffects effects{unsent_};
+    const bool is_first = !is_validated_;
+    if (is_first && request.front() != '\0') {
+        ++host_->counters().closed_handshake;
+        close("the first request is no VALIDATE");
+        return false;
+    }
+    host_->apply(id_, request, effects);
+    if (!effects.offence.empty()) {
+        ++(is_first ? host_->counters().closed_handshake : host_->counters().closed_offence);
+        close(effects.offence);
+        return false;
+    }
+    if (is_first) {
+        is_validated_ = true;
+        --host_->counters().unvalidated;
+        host_->clear_deadline(*this, StoreConnectionHost::Deadline::handshake);
+    }
+    return true;
+}
+
+void StoreConnection::release() {
+    unsent_.byte(kStopWaiting);
+}
+
+void StoreConnection::flush() {
+    if (host_ == nullptr || is_writing_) {
+        return;
+    }
+    const bool is_all_written = write_some();
+    if (host_ == nullptr) {
+        return;
+    }
+    host_->counters().unsent_bytes += unsent_.size() - unsent_counted_;
+    unsent_counted_ = unsent_.size();
+    if (is_all_written) {
+        if (is_finishing_) {
+            close({});
+        } else if (partial_.empty()) {
+            host_->clear_deadline(*this, StoreConnectionHost::Deadline::progress);
+        }
+        return;
+    }
+    if (!deadlines[static_cast<std::size_t>(StoreConnectionHost::Deadline::progress)].is_set) {
+        host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
+    }
+    wait_writable();
+}
+
+/// Writes as much as the socket takes; true when nothing is left.
+bool StoreConnection::write_some() {
+    while (!unsent_.empty()) {
+        error_code error;
+        std::size_t count = 0;
+        if (const std::string_view only = unsent_.only_piece(); !only.empty()) {
+            count = socket_.write_some(asio::buffer(only), error);
+        } else {
+            std::vector<asio::const_buffer> buffers;
+            for (const std::string_view view : unsent_.front(kGatherMax)) {
+                buffers.emplace_back(view.data(), view.size());
+            }
+            count = socket_.write_some(buffers, error);
+        }
+        if (error == asio::error::would_block) {
+            return false;
+        }
+        if (error) {
+            close({});
+            return false;
+        }
+        unsent_.consume(count);
+    }
+    return true;
+}
+
+void StoreConnection::wait_writable() {
+    is_writing_ = true;
+    socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const error_code& error) {
+        self->is_writing_ = false;
+        if (error || self->host_ == nullptr) {
+            return;
+        }
+        self->host_->set_deadline(*self, StoreConnectionHost::Deadline::progress);
+        self->flush();
+        if (self->host_ == nullptr) {
+            return;
+        }
+        if (self->unsent_.size() <= self->host_->options().unsent_bytes_max) {
+            // Requests that were kept while the client didn't read have their turn first.
+            self->take({});
+            self->wait_readable();
+        }
+    });
+}
+
+void StoreConnection::finish() {
+    if (host_ == nullptr) {
+        return;
+    }
+    is_finishing_ = true;
+    if (unsent_.empty()) {
+        close({});
+        return;
+    }
+    flush();
+}
+
+void StoreConnection::close(std::string_view reason) {
+    if (host_ == nullptr) {
+        return;
+    }
+    StoreConnectionHost& host = *std::exchange(host_, nullptr);
+    StoreCounters& counters = host.counters();
+    counters.partial_bytes -= partial_.size();
+    counters.unsent_bytes -= unsent_counted_;
+    error_code ignored;  // closing frees the descriptor whatever it says
+    socket_.close(ignored);
+    partial_ = {};
+    unsent_.clear();
+    host.closed(*this, reason);
+}
+
+}  // namespace ddprun

@@ -1,0 +1,115 @@
+// One client's connection to a StoreServer: reads, finds requests, hands them to the server's
+// state, writes replies. Internal to the server.
+#pragma once
+
+#include "proto/store_parser.h"
+#include "rendezvous/kv_state.h"
+#include "rendezvous/store_server.h"
+
+#include <boost/asio/ip/tcp.hpp>
+
+#include <chrono>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+class StoreConnection;
+
+/// What a connection needs of its server.
+class StoreConnectionHost {
+public:
+    using Clock = std::chrono::steady_clock;
+    using Queue = std::list<StoreConnection*>;
+
+    /// Kinds of deadlines; each is a queue in order of time.
+    enum class Deadline : std::uint8_t { handshake, progress, request };
+
+    virtual ~StoreConnectionHost() = default;
+
+    [[nodiscard]] virtual std::string& read_buffer() = 0;
+    [[nodiscard]] virtual const StoreServerOptions& options() const = 0;
+    [[nodiscard]] virtual StoreCounters& counters() = 0;
+
+    /// Applies a whole request; its effects on others are carried out, the reply is the caller's.
+    virtual void apply(ClientId client, std::string_view request, KvEffects& effects) = 0;
+
+    /// (Re)starts the deadline of this kind for the connection, or ends it.
+    virtual void set_deadline(StoreConnection& connection, Deadline deadline) = 0;
+    virtual void clear_deadline(StoreConnection& connection, Deadline deadline) = 0;
+
+    virtual void hand_over_agent(StoreConnection& connection, std::string first_bytes) = 0;
+
+    /// Logs the reason and forgets the connection. `reason` empty: the client went by itself.
+    virtual void closed(StoreConnection& connection, std::string_view reason) = 0;
+};
+
+class StoreConnection : public std::enable_shared_from_this<StoreConnection> {
+public:
+    using Socket = boost::asio::ip::tcp::socket;
+    using Clock = StoreConnectionHost::Clock;
+
+    StoreConnection(Socket socket, ClientId id, std::string peer, StoreConnectionHost& host);
+    StoreConnection(const StoreConnection&) = delete;
+    StoreConnection& operator=(const StoreConnection&) = delete;
+    ~StoreConnection() = default;
+
+    void start();
+
+    /// Queues the one byte that ends a wait; flush() sends it.
+    void release();
+    void flush();
+
+    /// Closes with a reason for the log, from outside or inside. Harmless when closed already.
+    void close(std::string_view reason);
+
+    /// Reads no more and closes once what is due has been written.
+    void finish();
+
+    [[nodiscard]] Socket take_socket() { return std::move(socket_); }
+
+    [[nodiscard]] ClientId id() const { return id_; }
+
+    [[nodiscard]] const std::string& peer() const { return peer_; }
+
+    [[nodiscard]] bool is_validated() const { return is_validated_; }
+
+    struct DeadlineSlot {
+        bool is_set = false;
+        Clock::time_point at;
+        StoreConnectionHost::Queue::iterator place;
+    };
+
+    /// The host's, one per kind.
+    DeadlineSlot deadlines[3];
+
+private:
+    void wait_readable();
+    void wait_writable();
+    void on_readable();
+    void take(std::string_view bytes);
+    std::size_t handle_requests(std::string_view bytes);
+    bool handle_opening(std::string_view bytes);
+    void answer_http();
+    void keep_partial(std::string_view rest);
+    void update_partial_deadlines(bool is_partial);
+    bool handle_request(std::string_view request);
+    bool write_some();
+
+    Socket socket_;
+    ClientId id_;
+    std::string peer_;
+    StoreConnectionHost* host_;  ///< null once closed
+    StoreParser parser_;
+    std::string partial_;  ///< the beginning of a request that isn't whole
+    ReplyBuffer unsent_;
+    std::size_t unsent_counted_ = 0;  ///< what of unsent_ the counters hold
+    bool is_validated_ = false;
+    bool is_reading_ = false;
+    bool is_writing_ = false;
+    bool is_finishing_ = false;
+};
+
+}  // namespace ddprun

@@ -1,0 +1,376 @@
+#include "rendezvous/store_server.h"
+
+#include "rendezvous/listen_socket.h"
+#include "rendezvous/store_connection.h"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+namespace ddprun {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+
+class StoreServer::Implementation final : public StoreConnectionHost,
+                                          public std::enable_shared_from_this<Implementation> {
+public:
+    Implementation(
+        asio::io_context& io_context,
+        StoreServerOptions options,
+        Log& log,
+        std::vector<tcp::acceptor> acceptors
+    )
+        : io_context_(io_context),
+          options_(std::move(options)),
+          log_(log),
+          acceptors_(std::move(acceptors)),
+          state_(options_.kv_limits),
+          timer_(io_context),
+          read_buffer_(limits::kReadChunkBytes, '\0'),
+          reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+
+    ~Implementation() override {
+        if (reserve_ >= 0) {
+            ::close(reserve_);
+        }
+    }
+
+    void start() {
+        for (tcp::acceptor& acceptor : acceptors_) {
+            wait_acceptable(acceptor);
+        }
+    }
+
+    void shut_down() {
+        close_acceptors();
+        timer_.cancel();
+        while (!connections_.empty()) {
+            connections_.begin()->second->close({});
+        }
+        done_ = {};
+    }
+
+    void stop(std::function<void()> done) {
+        done_ = std::move(done);
+        close_acceptors();
+        std::vector<std::shared_ptr<StoreConnection>> all;
+        for (const auto& [id, connection] : connections_) {
+            all.push_back(connection);
+        }
+        for (const auto& connection : all) {
+            connection->finish();
+        }
+        finish_if_empty();
+    }
+
+    [[nodiscard]] tcp::endpoint endpoint() const { return endpoint_; }
+
+    void remember_endpoint() {
+        error_code ignored;  // a bound socket has an address
+        endpoint_ = acceptors_.front().local_endpoint(ignored);
+    }
+
+    [[nodiscard]] const KvCounters& kv_counters() const { return state_.counters(); }
+
+    // ---- what connections need
+
+    std::string& read_buffer() override { return read_buffer_; }
+
+    [[nodiscard]] const StoreServerOptions& options() const override { return options_; }
+
+    StoreCounters& counters() override { return counters_; }
+
+    void apply(ClientId client, std::string_view request, KvEffects& effects) override;
+    void set_deadline(StoreConnection& connection, Deadline deadline) override;
+    void clear_deadline(StoreConnection& connection, Deadline deadline) override;
+    void hand_over_agent(StoreConnection& connection, std::string first_bytes) override;
+    void closed(StoreConnection& connection, std::string_view reason) override;
+
+private:
+    void wait_acceptable(tcp::acceptor& acceptor);
+    void accept_some(tcp::acceptor& acceptor);
+    void turn_away(tcp::acceptor& acceptor);
+    void admit(Accepted accepted);
+    void close_acceptors();
+    void arm_timer();
+    void on_timer();
+    void finish_if_empty();
+    [[nodiscard]] std::chrono::milliseconds length_of(Deadline deadline) const;
+
+    asio::io_context& io_context_;
+    StoreServerOptions options_;
+    Log& log_;
+    std::vector<tcp::acceptor> acceptors_;
+    tcp::endpoint endpoint_;
+    KvState state_;
+    StoreCounters counters_;
+    std::unordered_map<ClientId, std::shared_ptr<StoreConnection>> connections_;
+    std::uint64_t last_id_ = 0;
+    std::array<Queue, 3> queues_;  ///< by kind of deadline, each in order of time
+    asio::steady_timer timer_;
+    std::optional<Clock::time_point> timer_at_;
+    std::string read_buffer_;
+    int reserve_;  ///< given up for a moment to turn a connection away when no other is left
+    std::function<void()> done_;
+};
+
+// ---- accepting
+
+void StoreServer::Implementation::wait_acceptable(tcp::acceptor& acceptor) {
+    acceptor.async_wait(
+        tcp::acceptor::wait_read,
+        [weak = weak_from_this(), &acceptor](const error_code& error) {
+            const auto self = weak.lock();
+            if (error || self == nullptr || !acceptor.is_open()) {
+                return;
+            }
+            self->accept_some(acceptor);
+            if (acceptor.is_open()) {
+                self->wait_acceptable(acceptor);
+            }
+        }
+    );
+}
+
+void StoreServer::Implementation::accept_some(tcp::acceptor& acceptor) {
+    for (int accepts = 0; accepts < limits::kAcceptsPerTurnMax; ++accepts) {
+        auto accepted = accept_from(acceptor);
+        if (!accepted) {
+            if (accepted.error().code == Errc::connection_lost) {
+                continue;
+            }
+            if (accepted.error().code == Errc::limit_exceeded) {
+                turn_away(acceptor);
+            }
+            return;
+        }
+        admit(std::move(*accepted));
+    }
+}
+
+/// No descriptor is left: without this the connection would stay in the queue and wake us for ever.
+void StoreServer::Implementation::turn_away(tcp::acceptor& acceptor) {
+    if (reserve_ >= 0) {
+        ::close(reserve_);
+        static_cast<void>(accept_from(acceptor));  // closed at once by its destructor
+        reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    }
+    ++counters_.refused_full;
+    log_.warning(
+        "store port={}: a connection was turned away: no descriptor is left (try: ulimit -n)",
+        endpoint_.port()
+    );
+}
+
+void StoreServer::Implementation::admit(Accepted accepted) {
+    ++counters_.accepted;
+    if (connections_.size() >= options_.connections_max ||
+        counters_.unvalidated >= options_.unvalidated_max) {
+        ++counters_.refused_full;
+        log_.debug(
+            "store port={} peer={}: turned away, too many connections",
+            endpoint_.port(),
+            accepted.peer
+        );
+        return;
+    }
+    const ClientId id{++last_id_};
+    const auto connection = std::make_shared<StoreConnection>(
+        std::move(accepted.socket), id, std::move(accepted.peer), *this
+    );
+    connections_.emplace(id, connection);
+    counters_.connections = connections_.size();
+    ++counters_.unvalidated;
+    connection->start();
+}
+
+void StoreServer::Implementation::close_acceptors() {
+    for (tcp::acceptor& acceptor : acceptors_) {
+        error_code ignored;  // closing frees the descriptor whatever it says
+        acceptor.close(ignored);
+    }
+}
+
+// ---- connections
+
+void StoreServer::Implementation::apply(
+    ClientId client, std::string_view request, KvEffects& effects
+) {
+    const auto decoded = decode_request(request);
+    if (!decoded) {
+        effects.offence = "malformed request";
+        return;
+    }
+    state_.apply(client, *decoded, effects);
+    for (const ClientId released : effects.released) {
+        const auto found = connections_.find(released);
+        if (found != connections_.end()) {
+            const std::shared_ptr<StoreConnection> waiting = found->second;
+            waiting->release();
+            if (released != client) {
+                waiting->flush();
+            }
+        }
+    }
+}
+
+void StoreServer::Implementation::hand_over_agent(
+    StoreConnection& connection, std::string first_bytes
+) {
+    ++counters_.handed_over;
+    tcp::socket socket = connection.take_socket();
+    connection.close({});
+    options_.on_agent(std::move(socket), std::move(first_bytes));
+}
+
+void StoreServer::Implementation::closed(StoreConnection& connection, std::string_view reason) {
+    if (!reason.empty()) {
+        log_.info("store port={} peer={}: closed: {}", endpoint_.port(), connection.peer(), reason);
+    }
+    for (const Deadline deadline : {Deadline::handshake, Deadline::progress, Deadline::request}) {
+        clear_deadline(connection, deadline);
+    }
+    state_.client_gone(connection.id());
+    counters_.unvalidated -= connection.is_validated() ? 0 : 1;
+    // The caller may be a member function of the connection: it lives until that has returned.
+    const auto found = connections_.find(connection.id());
+    asio::post(io_context_, [keep_alive = found->second] { static_cast<void>(keep_alive); });
+    connections_.erase(found);
+    counters_.connections = connections_.size();
+    finish_if_empty();
+}
+
+void StoreServer::Implementation::finish_if_empty() {
+    if (done_ && connections_.empty()) {
+        asio::post(io_context_, std::exchange(done_, {}));
+    }
+}
+
+// ---- deadlines
+
+std::chrono::milliseconds StoreServer::Implementation::length_of(Deadline deadline) const {
+    switch (deadline) {
+        case Deadline::handshake: return options_.deadlines.handshake;
+        case Deadline::progress: return options_.deadlines.progress;
+        case Deadline::request: return options_.deadlines.request;
+    }
+    return options_.deadlines.request;
+}
+
+void StoreServer::Implementation::set_deadline(StoreConnection& connection, Deadline deadline) {
+    clear_deadline(connection, deadline);
+    const auto index = static_cast<std::size_t>(deadline);
+    StoreConnection::DeadlineSlot& slot = connection.deadlines[index];
+    slot.at = Clock::now() + length_of(deadline);
+    slot.place = queues_[index].insert(queues_[index].end(), &connection);
+    slot.is_set = true;
+    if (!timer_at_ || slot.at < *timer_at_) {
+        arm_timer();
+    }
+}
+
+void StoreServer::Implementation::clear_deadline(StoreConnection& connection, Deadline deadline) {
+    const auto index = static_cast<std::size_t>(deadline);
+    StoreConnection::DeadlineSlot& slot = connection.deadlines[index];
+    if (slot.is_set) {
+        queues_[index].erase(slot.place);
+        slot.is_set = false;
+    }
+}
+
+void StoreServer::Implementation::arm_timer() {
+    std::optional<Clock::time_point> earliest;
+    for (std::size_t index = 0; index < queues_.size(); ++index) {
+        if (!queues_[index].empty()) {
+            const Clock::time_point at = queues_[index].front()->deadlines[index].at;
+            earliest = earliest ? std::min(*earliest, at) : at;
+        }
+    }
+    timer_at_ = earliest;
+    if (!earliest) {
+        return;
+    }
+    timer_.expires_at(*earliest);
+    timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+        const auto self = weak.lock();
+        if (!error && self != nullptr) {
+            self->on_timer();
+        }
+    });
+}
+
+void StoreServer::Implementation::on_timer() {
+    const Clock::time_point now = Clock::now();
+    constexpr std::array<std::string_view, 3> kReasons{
+        "it didn't say what it is in time",
+        "no progress in a request or in taking a reply",
+        "a request took too long as a whole",
+    };
+    for (std::size_t index = 0; index < queues_.size(); ++index) {
+        while (!queues_[index].empty() && queues_[index].front()->deadlines[index].at <= now) {
+            const bool is_handshake = index == static_cast<std::size_t>(Deadline::handshake);
+            ++(is_handshake ? counters_.closed_handshake : counters_.closed_stalled);
+            queues_[index].front()->close(kReasons[index]);
+        }
+    }
+    arm_timer();
+}
+
+// ---- the public face
+
+Result<std::unique_ptr<StoreServer>> StoreServer::listen(
+    asio::io_context& io_context, StoreServerOptions options, Log& log
+) {
+    raise_descriptor_limit();
+    auto acceptors = listen_on(io_context, options.addresses, options.port);
+    if (!acceptors) {
+        return fail(acceptors.error());
+    }
+    auto implementation = std::make_shared<Implementation>(
+        io_context, std::move(options), log, std::move(*acceptors)
+    );
+    implementation->remember_endpoint();
+    implementation->start();
+    return std::unique_ptr<StoreServer>{new StoreServer{std::move(implementation)}};
+}
+
+StoreServer::StoreServer(std::shared_ptr<Implementation> implementation)
+    : implementation_(std::move(implementation)) {}
+
+StoreServer::~StoreServer() {
+    implementation_->shut_down();
+}
+
+Port StoreServer::port() const {
+    return Port{implementation_->endpoint().port()};
+}
+
+std::string StoreServer::address() const {
+    const asio::ip::address address = implementation_->endpoint().address();
+    return address.is_v6() ? fmt::format("[{}]", address.to_string()) : address.to_string();
+}
+
+const StoreCounters& StoreServer::counters() const {
+    return implementation_->counters();
+}
+
+const KvCounters& StoreServer::kv_counters() const {
+    return implementation_->kv_counters();
+}
+
+void StoreServer::stop(std::function<void()> done) {
+    implementation_->stop(std::move(done));
+}
+
+}  // namespace ddprun

@@ -1,0 +1,98 @@
+// The store on a TCP port: an Asio shell around KvState, one per worker round or daemon, any number
+// in a process. One port, three dialects, told apart by the first bytes: TCPStore clients are
+// served here, agents (kAgentMagic) are handed over to whoever wants them, an HTTP request gets a
+// short answer, everything else is closed. A connection that sends garbage, stalls in the middle of
+// a request, doesn't read or floods is closed alone, with a logged reason.
+//
+// Everything happens on the io_context's one thread. An idle connection owns no buffer; input is
+// kept only while a request is partial. Deadlines of a kind are all equally long, so each kind is a
+// queue in order of time and one timer serves them all. Destroying the server closes everything at
+// once; stop() first writes what is due.
+#pragma once
+
+#include "proto/limits.h"
+#include "proto/log.h"
+#include "proto/result.h"
+#include "proto/types.h"
+#include "rendezvous/kv_state.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+struct StoreDeadlines {
+    std::chrono::milliseconds handshake = limits::kHandshakeTimeout;  ///< for the first request
+    std::chrono::milliseconds progress = limits::kProgressTimeout;    ///< without a byte in or out
+    std::chrono::milliseconds request = limits::kRequestTimeout;      ///< for one whole request
+};
+
+struct StoreServerOptions {
+    /// Numeric addresses to listen on, all at the same port. Empty: every interface, both families.
+    std::vector<std::string> addresses;
+    Port port{0};
+    bool serve_store = true;  ///< false: an endpoint for agents only
+    /// Gets each connection that begins with the agent protocol's magic, with the bytes read so
+    /// far.
+    std::function<void(boost::asio::ip::tcp::socket, std::string first_bytes)> on_agent;
+    StoreDeadlines deadlines;
+    KvLimits kv_limits;
+    std::size_t connections_max = limits::kStoreConnectionsMax;
+    std::size_t unvalidated_max = limits::kUnvalidatedConnectionsMax;
+    std::size_t unsent_bytes_max = limits::kUnsentBytesMax;
+};
+
+struct StoreCounters {
+    std::size_t connections = 0;
+    std::size_t unvalidated = 0;
+    std::size_t partial_bytes = 0;  ///< of requests that aren't whole yet
+    std::size_t unsent_bytes = 0;   ///< of replies that clients haven't taken
+    std::uint64_t accepted = 0;
+    std::uint64_t closed_handshake = 0;  ///< too slow to say what they are, or not this protocol
+    std::uint64_t closed_offence = 0;    ///< beyond a limit, malformed or senseless requests
+    std::uint64_t closed_stalled = 0;    ///< no progress in a request or a reply
+    std::uint64_t refused_full = 0;      ///< too many connections
+    std::uint64_t handed_over = 0;       ///< agents
+    std::size_t turn_bytes_longest =
+        0;  ///< most bytes handled for one client in one turn of the loop
+};
+
+class StoreServer {
+public:
+    /// Binds and listens. Errors name address and port; a port in use says so.
+    [[nodiscard]] static Result<std::unique_ptr<StoreServer>> listen(
+        boost::asio::io_context& io_context, StoreServerOptions options, Log& log
+    );
+
+    StoreServer(const StoreServer&) = delete;
+    StoreServer& operator=(const StoreServer&) = delete;
+    ~StoreServer();
+
+    [[nodiscard]] Port port() const;
+
+    /// Numeric address of the first listening socket, in brackets for IPv6.
+    [[nodiscard]] std::string address() const;
+
+    [[nodiscard]] const StoreCounters& counters() const;
+    [[nodiscard]] const KvCounters& kv_counters() const;
+
+    /// Listens no more; writes the replies that are due, closes clients that wait, then calls
+    /// `done`.
+    void stop(std::function<void()> done);
+
+    class Implementation;
+
+private:
+    explicit StoreServer(std::shared_ptr<Implementation> implementation);
+
+    std::shared_ptr<Implementation> implementation_;
+};
+
+}  // namespace ddprun
