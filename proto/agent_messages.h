@@ -38,6 +38,9 @@ struct JobSpec {
     std::chrono::milliseconds last_call_timeout{2'000};
     std::chrono::milliseconds heartbeat_interval{1'000};
     std::int32_t heartbeat_misses = 3;
+    /// Rounds in a row that began for another set of nodes after less than 60 s; one more ends the
+    /// job.
+    std::int32_t membership_rounds_max = 20;
 
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
@@ -140,7 +143,8 @@ enum class RefusalReason : std::uint8_t {
     spec_differs = 2,  ///< this node asked for another job shape (nnodes, ...)
     rank_taken = 3,    ///< --node_rank belongs to a living node
     job_over = 4,      ///< the job has ended
-    malformed = 5,     ///< not a message of this protocol
+    malformed = 5,     ///< not a message of this protocol, or values that make no sense
+    replaced = 6,      ///< a newer life of the same node has taken this one's place
 };
 
 /// Final: the agent ends with status 77 and prints `text`, which names both sides of the conflict.
@@ -154,8 +158,10 @@ struct Refused {
 /// Who is there and how many are missing; sent at each change and in intervals while nodes are
 /// missing.
 struct Waiting {
-    std::vector<std::string> joined;  ///< host names in order of arrival
-    NodeCount missing{};
+    std::vector<std::string> joined;  ///< host names, the first kWaitingNamesMax by name of node
+    NodeCount missing{};              ///< to the smallest allowed number
+    NodeCount present{};              ///< all that joined, also those that `joined` leaves out
+    bool spare = false;  ///< the job runs without this node, which takes over a lost node's place
 
     friend bool operator==(const Waiting&, const Waiting&) = default;
 };
@@ -167,7 +173,9 @@ struct PrepareRound {
     friend bool operator==(const PrepareRound&, const PrepareRound&) = default;
 };
 
-/// Start the workers of `plan` as `group_rank`.
+/// Start the workers of `plan` as `group_rank`. After a reconnect the rendezvous says again what
+/// may have been lost: an agent ignores PrepareRound, BeginRound and StopRound of a round that it
+/// has already seen so.
 struct BeginRound {
     RoundPlan plan;
     GroupRank group_rank;
@@ -175,7 +183,8 @@ struct BeginRound {
     friend bool operator==(const BeginRound&, const BeginRound&) = default;
 };
 
-/// Stop the workers of `round` now and answer RoundStopped. `last` says that no round follows.
+/// Stop the workers of `round` now and answer RoundStopped. `last` says that no round is expected
+/// to follow, for the log only: it is EndJob that ends the job.
 struct StopRound {
     Round round;
     std::string reason;  ///< in plain words

@@ -1,0 +1,591 @@
+#include "rendezvous/membership.h"
+
+#include "proto/assert.h"
+#include "proto/exit_codes.h"
+#include "proto/limits.h"
+#include "rendezvous/membership_ranks.h"
+#include "rendezvous/membership_texts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace ddprun {
+
+Membership::Membership(JobId job) {
+    state_.job = std::move(job);
+}
+
+Membership::Membership(MembershipState state) : state_(std::move(state)) {}
+
+Actions Membership::step(const MembershipEvent& event, Stamp now) {
+    now_ = std::max(now_, now);
+    actions_.clear();
+    std::visit([&](const auto& body) { handle(event, body); }, event.body);
+    return std::exchange(actions_, {});
+}
+
+std::optional<Stamp> Membership::deadline() const {
+    std::optional<Stamp> earliest;
+    for (const auto& each :
+         {state_.join_deadline,
+          state_.last_call_deadline,
+          state_.store_deadline,
+          state_.waiting_due}) {
+        if (each && (!earliest || *each < *earliest)) {
+            earliest = each;
+        }
+    }
+    return earliest;
+}
+
+bool Membership::over() const {
+    return state_.phase == Phase::ended && state_.nodes.empty();
+}
+
+// ---- what agents report
+
+void Membership::handle(const MembershipEvent& event, const StoreReady& report) {
+    if (reporter(event, report.sequence) == nullptr || state_.phase != Phase::preparing) {
+        return;
+    }
+    const Seat* seat = seat_in(event, report.round);
+    if (seat == state_.seats.data()) {
+        state_.plan.master_port = report.port;
+        begin_round();
+    }
+}
+
+void Membership::handle(const MembershipEvent& event, const WorkerFailed& report) {
+    if (reporter(event, report.sequence) == nullptr) {
+        return;
+    }
+    Seat* seat = seat_in(event, report.round);
+    if (seat == nullptr) {
+        return;
+    }
+    switch (state_.phase) {
+        case Phase::gathering:
+        case Phase::ended: return;
+        case Phase::preparing:  // no worker runs yet, so there is nothing to stop
+            add_failure(report.failure);
+            state_.store_deadline.reset();
+            state_.cause = {StopCause::Kind::worker_failure, describe_failure(report.failure), 0};
+            for (Seat& each : state_.seats) {
+                set_seat(each, SeatState::stopped);
+            }
+            state_.phase = Phase::stopping;
+            finish_stopping();
+            return;
+        case Phase::running:
+            add_failure(report.failure);
+            set_seat(*seat, SeatState::failed);
+            stop_round({StopCause::Kind::worker_failure, describe_failure(report.failure), 0});
+            return;
+        case Phase::stopping:
+            add_failure(report.failure);
+            set_seat(*seat, SeatState::failed);
+            return;
+    }
+}
+
+void Membership::handle(const MembershipEvent& event, const WorkersSucceeded& report) {
+    if (reporter(event, report.sequence) == nullptr) {
+        return;
+    }
+    Seat* seat = seat_in(event, report.round);
+    if (seat == nullptr || seat->state != SeatState::running) {
+        return;
+    }
+    if (state_.phase == Phase::running) {
+        set_seat(*seat, SeatState::succeeded);
+        if (state_.succeeded_seats == static_cast<std::int32_t>(state_.seats.size())) {
+            end_job(exit_code::kSuccess, "");
+        }
+    } else if (state_.phase == Phase::stopping) {
+        set_seat(*seat, SeatState::succeeded);
+        finish_stopping();
+    }
+}
+
+void Membership::handle(const MembershipEvent& event, const RoundStopped& report) {
+    Node* node = reporter(event, report.sequence);
+    if (node == nullptr) {
+        return;
+    }
+    if (node->second.unclean_round == report.round) {
+        node->second.unclean_round.reset();
+        --state_.unclean_nodes;
+        consider_newcomer(*node);
+        return;
+    }
+    Seat* seat = seat_in(event, report.round);
+    if (seat == nullptr || state_.phase != Phase::stopping) {
+        return;
+    }
+    for (const WorkerFailure& failure : report.later_failures) {
+        add_failure(failure);
+    }
+    if (seat->state == SeatState::running || seat->state == SeatState::failed) {
+        set_seat(*seat, SeatState::stopped);
+    }
+    finish_stopping();
+}
+
+void Membership::handle(const MembershipEvent& event, const StopJob& report) {
+    const Node* node = reporter(event, report.sequence);
+    if (node == nullptr || state_.phase == Phase::ended) {
+        return;
+    }
+    const std::string text = fmt::format(
+        "stopped by {} to {}", describe_signal(report.signal), describe_node(node->second.info)
+    );
+    StopCause cause{StopCause::Kind::job_stopped, text, report.signal};
+    switch (state_.phase) {
+        case Phase::gathering:
+        case Phase::preparing: end_job(exit_code::from_signal(report.signal), text); return;
+        case Phase::running: stop_round(std::move(cause)); return;
+        case Phase::stopping:
+            // What had already decided the end of the job stays its cause.
+            if (state_.cause.kind != StopCause::Kind::job_stopped &&
+                !(state_.cause.kind == StopCause::Kind::worker_failure && failure_is_final())) {
+                state_.cause = std::move(cause);
+            }
+            return;
+        case Phase::ended: return;
+    }
+}
+
+void Membership::handle(const MembershipEvent& event, const Bye& report) {
+    const Node* node = reporter(event, report.sequence);
+    if (node == nullptr) {
+        return;
+    }
+    const std::string text = fmt::format("{} left", describe_node(node->second.info));
+    remove_node(node->first, {Happened::What::node_left, text, now_});
+}
+
+// ---- what the server sees
+
+void Membership::handle(const MembershipEvent& event, const NodeLost& lost) {
+    const Node* node = living(event);
+    if (node == nullptr) {
+        return;
+    }
+    const std::string text = fmt::format(
+        "{} was lost: {}",
+        describe_node(node->second.info),
+        lost.cause == NodeLost::Cause::closed ? "its connection closed" : "it is silent"
+    );
+    remove_node(node->first, {Happened::What::node_lost, text, lost.since});
+}
+
+void Membership::handle(const MembershipEvent& /*event*/, const DeadlineExpired& /*expired*/) {
+    const auto expired = [this](std::optional<Stamp>& deadline) {
+        if (!deadline || now_ < *deadline) {
+            return false;
+        }
+        deadline.reset();
+        return true;
+    };
+    if (expired(state_.last_call_deadline)) {
+        state_.last_call_deadline = now_;  // stays expired: the next try_seal may seal
+        try_seal();
+        state_.last_call_deadline.reset();
+    }
+    if (expired(state_.store_deadline)) {
+        const Node* first = &*state_.nodes.find(state_.seats.front().node);
+        end_job(
+            exit_code::kInternal,
+            fmt::format(
+                "{} did not open the worker store of round {} within {}",
+                describe_node(first->second.info),
+                state_.plan.round,
+                describe_time(limits::kStoreReadyTimeout)
+            )
+        );
+        return;
+    }
+    if (state_.phase != Phase::gathering) {
+        return;
+    }
+    if (expired(state_.join_deadline)) {
+        const Waiting present = waiting();
+        std::string reason = fmt::format(
+            "join time-out: after {} {} of {} nodes were there{}{}, {} missing",
+            describe_time(state_.spec->join_timeout),
+            present.present,
+            describe_nnodes(*state_.spec),
+            present.joined.empty() ? "" : ": ",
+            describe_names(present),
+            present.missing
+        );
+        for (const std::string& refusal : state_.refusals) {
+            reason += "; refused: " + refusal;
+        }
+        end_job(exit_code::kJoinTimeout, std::move(reason));
+        return;
+    }
+    if (expired(state_.waiting_due)) {
+        const Waiting message = waiting();
+        for (const Node& node : state_.nodes) {
+            send(node, message);
+        }
+        state_.waiting_due = after(limits::kWaitingInterval);
+    }
+}
+
+void Membership::remove_node(NodeId node, const Departure& departure) {
+    const auto found = state_.nodes.find(node);
+    DDPRUN_ASSERT(found != state_.nodes.end());
+    tell(departure.what, node, departure.text);
+    Seat* seat = seat_of(*found);
+    const bool was_active =
+        seat != nullptr && (seat->state == SeatState::running || seat->state == SeatState::failed);
+    if (was_active) {
+        set_seat(*seat, SeatState::lost);
+    }
+    state_.unclean_nodes -= found->second.unclean_round ? 1 : 0;
+    state_.nodes.erase(found);
+
+    switch (state_.phase) {
+        case Phase::gathering: gather(); return;
+        case Phase::preparing:
+            if (seat != nullptr) {
+                next_round(state_.next_reason, state_.next_reason_text);
+            }
+            return;
+        case Phase::running:
+            if (was_active) {
+                stop_round({StopCause::Kind::node_lost, departure.text, 0});
+            }
+            return;
+        case Phase::stopping:
+            // A dead node's peers fail when their connections to it break, and their reports may be
+            // faster than its own end.
+            if (was_active && state_.cause.kind == StopCause::Kind::worker_failure &&
+                departure.since.value() - limits::kResumeGrace.count() <=
+                    state_.first_failure_at->value()) {
+                state_.cause = {StopCause::Kind::node_lost, departure.text, 0};
+            }
+            finish_stopping();
+            return;
+        case Phase::ended: return;
+    }
+}
+
+// ---- rounds
+
+void Membership::gather() {
+    DDPRUN_ASSERT(state_.phase == Phase::gathering);
+    if (!state_.spec) {
+        return;
+    }
+    if (!state_.join_deadline) {
+        state_.join_deadline = after(state_.spec->join_timeout);
+    }
+    // Only before the first round are more nodes than MIN worth waiting for.
+    if (state_.rounds_begun > 0 || clean_nodes() < state_.spec->min_nodes.value()) {
+        state_.last_call_deadline.reset();
+    } else if (!state_.last_call_deadline) {
+        state_.last_call_deadline = after(state_.spec->last_call_timeout);
+    }
+    try_seal();
+    if (state_.phase == Phase::gathering) {
+        const Stamp soon = after(limits::kWaitingDelay);
+        state_.waiting_due = state_.waiting_due ? std::min(*state_.waiting_due, soon) : soon;
+    }
+}
+
+void Membership::try_seal() {
+    if (state_.phase != Phase::gathering) {
+        return;
+    }
+    const std::int32_t count = clean_nodes();
+    const bool last_call_over = state_.rounds_begun > 0 ||
+                                (state_.last_call_deadline && *state_.last_call_deadline <= now_);
+    if (count >= state_.spec->max_nodes.value() ||
+        (count >= state_.spec->min_nodes.value() && last_call_over)) {
+        seal();
+    }
+}
+
+void Membership::seal() {
+    state_.phase = Phase::preparing;
+    state_.last_call_deadline.reset();
+    state_.waiting_due.reset();
+    state_.store_deadline = after(limits::kStoreReadyTimeout);
+    state_.failures.clear();
+    state_.first_failure_at.reset();
+
+    state_.plan = RoundPlan{};
+    state_.plan.round = state_.next_round;
+    state_.next_round = Round{state_.next_round.value() + 1};
+    state_.plan.reason = state_.next_reason;
+    state_.plan.reason_text = state_.next_reason_text;
+    state_.plan.restart_count = state_.restart_count;
+    state_.plan.max_restarts = state_.spec->max_restarts;
+    state_.seats.clear();
+    for (NodeId& node : seat_order(state_.nodes, state_.spec->max_nodes)) {
+        const LivingNode& living = state_.nodes.at(node);
+        state_.plan.nodes.push_back(living.info);
+        state_.seats.push_back(Seat{std::move(node), living.incarnation, SeatState::running});
+    }
+    state_.plan.master_address = state_.plan.nodes.front().address;
+    const auto seats = static_cast<std::int32_t>(state_.seats.size());
+    state_.active_seats = seats;
+    state_.succeeded_seats = 0;
+    for (std::size_t i = 0; i < state_.seats.size(); ++i) {
+        state_.nodes.at(state_.seats[i].node).seat = GroupRank{static_cast<std::int32_t>(i)};
+    }
+    const Node& first = *state_.nodes.find(state_.seats.front().node);
+    tell(
+        Happened::What::round_prepared,
+        first.first,
+        fmt::format("{} opens the worker store", describe_node(first.second.info))
+    );
+    send(first, PrepareRound{state_.plan.round});
+}
+
+void Membership::begin_round() {
+    state_.phase = Phase::running;
+    state_.join_deadline.reset();
+    state_.store_deadline.reset();
+    state_.round_began = now_;
+    ++state_.rounds_begun;
+    tell(
+        Happened::What::round_begun,
+        NodeId{},
+        fmt::format(
+            "{} nodes, {}, master {}:{}",
+            state_.seats.size(),
+            state_.plan.reason_text,
+            state_.plan.master_address,
+            state_.plan.master_port
+        )
+    );
+    for (std::size_t i = 0; i < state_.seats.size(); ++i) {
+        Node& node = *state_.nodes.find(state_.seats[i].node);
+        const GroupRank rank{static_cast<std::int32_t>(i)};
+        node.second.last_rank = rank;
+        node.second.told_spare = false;
+        send(node, BeginRound{state_.plan, rank});
+    }
+    if (state_.nodes.size() > state_.seats.size()) {
+        for (Node& node : state_.nodes) {
+            tell_spare(node);
+        }
+    }
+}
+
+void Membership::stop_round(StopCause cause) {
+    state_.cause = std::move(cause);
+    state_.phase = Phase::stopping;
+    tell(Happened::What::round_stopping, NodeId{}, state_.cause.text);
+    const StopRound message = stop_message();
+    for (const Seat& seat : state_.seats) {
+        // A node with a failed worker stops its others by itself.
+        if (seat.state == SeatState::running || seat.state == SeatState::succeeded) {
+            const auto node = state_.nodes.find(seat.node);
+            if (node != state_.nodes.end() && node->second.incarnation == seat.incarnation) {
+                send(*node, message);
+            }
+        }
+    }
+    finish_stopping();
+}
+
+void Membership::finish_stopping() {
+    if (state_.phase != Phase::stopping || state_.active_seats > 0) {
+        return;
+    }
+    switch (state_.cause.kind) {
+        case StopCause::Kind::worker_failure: after_failure(); return;
+        case StopCause::Kind::node_lost: after_membership_change(RoundReason::node_lost); return;
+        case StopCause::Kind::node_joined:
+            after_membership_change(RoundReason::node_joined);
+            return;
+        case StopCause::Kind::job_stopped:
+            end_job(exit_code::from_signal(state_.cause.signal), state_.cause.text);
+            return;
+    }
+}
+
+bool Membership::failure_is_final() const {
+    // A program that can't be executed won't be there the next time either.
+    return state_.failures.front().kind == FailureKind::exec ||
+           state_.restart_count >= state_.spec->max_restarts;
+}
+
+void Membership::after_failure() {
+    if (failure_is_final()) {
+        std::string reason = state_.cause.text;
+        if (state_.restart_count.value() > 0) {
+            reason += fmt::format(" (after {} restarts)", state_.restart_count);
+        }
+        end_job(exit_status_of(state_.failures.front()), std::move(reason));
+        return;
+    }
+    state_.restart_count = RestartCount{state_.restart_count.value() + 1};
+    next_round(RoundReason::worker_failure, state_.cause.text);
+}
+
+void Membership::after_membership_change(RoundReason reason) {
+    const bool short_lived =
+        now_.value() - state_.round_began.value() < limits::kShortRound.count();
+    state_.short_membership_rounds = short_lived ? state_.short_membership_rounds + 1 : 0;
+    if (state_.short_membership_rounds > state_.spec->membership_rounds_max) {
+        end_job(
+            exit_code::kJoinTimeout,
+            fmt::format(
+                "the nodes changed {} times in a row within {} of a round's start "
+                "(membership_rounds_max); the last time: {}",
+                state_.short_membership_rounds,
+                describe_time(limits::kShortRound),
+                state_.cause.text
+            )
+        );
+        return;
+    }
+    next_round(reason, state_.cause.text);
+}
+
+void Membership::next_round(RoundReason reason, const std::string& text) {
+    state_.next_reason = reason;
+    state_.next_reason_text = text;
+    state_.phase = Phase::gathering;
+    state_.store_deadline.reset();
+    state_.seats.clear();
+    for (Node& node : state_.nodes) {
+        node.second.seat.reset();
+    }
+    state_.active_seats = 0;
+    state_.succeeded_seats = 0;
+    gather();
+}
+
+void Membership::end_job(std::int32_t exit_status, std::string reason) {
+    state_.phase = Phase::ended;
+    state_.join_deadline.reset();
+    state_.last_call_deadline.reset();
+    state_.store_deadline.reset();
+    state_.waiting_due.reset();
+    state_.end = EndJob{exit_status, std::move(reason), state_.failures, state_.restart_count};
+    if (exit_status == exit_code::kSuccess) {
+        state_.end.failures.clear();
+    }
+    tell(
+        Happened::What::job_ended,
+        NodeId{},
+        fmt::format(
+            "status {}{}{}", exit_status, state_.end.reason.empty() ? "" : ": ", state_.end.reason
+        )
+    );
+    for (const Node& node : state_.nodes) {
+        send(node, state_.end);
+    }
+    actions_.emplace_back(JobEnded{exit_status});
+}
+
+// ---- small parts
+
+void Membership::add_failure(const WorkerFailure& failure) {
+    if (state_.failures.empty()) {
+        state_.first_failure_at = now_;
+    }
+    if (state_.failures.size() < static_cast<std::size_t>(limits::kFailuresPerReportMax)) {
+        state_.failures.push_back(failure);
+    }
+}
+
+Membership::Node* Membership::living(const MembershipEvent& event) {
+    const auto found = state_.nodes.find(event.node);
+    if (found == state_.nodes.end() || found->second.incarnation != event.incarnation) {
+        return nullptr;
+    }
+    return &*found;
+}
+
+Membership::Node* Membership::reporter(const MembershipEvent& event, SequenceNumber sequence) {
+    Node* node = living(event);
+    if (node == nullptr) {
+        return nullptr;
+    }
+    send(*node, Ack{sequence});
+    if (sequence <= node->second.last_sequence) {
+        return nullptr;
+    }
+    node->second.last_sequence = sequence;
+    return node;
+}
+
+Seat* Membership::seat_of(const Node& node) {
+    if (!node.second.seat) {
+        return nullptr;
+    }
+    return &state_.seats.at(static_cast<std::size_t>(node.second.seat->value()));
+}
+
+Seat* Membership::seat_in(const MembershipEvent& event, Round round) {
+    const Node* node = living(event);
+    const bool sealed = !state_.seats.empty() && state_.plan.round == round;
+    return sealed && node != nullptr ? seat_of(*node) : nullptr;
+}
+
+void Membership::set_seat(Seat& seat, SeatState state) {
+    const auto count = [this](SeatState counted, std::int32_t by) {
+        state_.active_seats +=
+            counted == SeatState::running || counted == SeatState::failed ? by : 0;
+        state_.succeeded_seats += counted == SeatState::succeeded ? by : 0;
+    };
+    count(seat.state, -1);
+    seat.state = state;
+    count(seat.state, 1);
+}
+
+std::int32_t Membership::clean_nodes() const {
+    return static_cast<std::int32_t>(state_.nodes.size()) - state_.unclean_nodes;
+}
+
+Waiting Membership::waiting() const {
+    Waiting message;
+    for (const auto& [node, living] : state_.nodes) {
+        if (message.joined.size() < static_cast<std::size_t>(limits::kWaitingNamesMax)) {
+            message.joined.push_back(living.info.host);
+        }
+    }
+    message.present = NodeCount{static_cast<std::int32_t>(state_.nodes.size())};
+    message.missing =
+        NodeCount{std::max(0, state_.spec->min_nodes.value() - message.present.value())};
+    return message;
+}
+
+StopRound Membership::stop_message() const {
+    StopRound message;
+    message.round = state_.plan.round;
+    message.reason = state_.cause.text;
+    message.signal = state_.cause.signal;
+    message.last = state_.cause.kind == StopCause::Kind::job_stopped;
+    if (state_.cause.kind == StopCause::Kind::worker_failure) {
+        message.failure = state_.failures.front();
+        message.last = failure_is_final();
+    }
+    return message;
+}
+
+Stamp Membership::after(std::chrono::milliseconds delay) const {
+    return Stamp{now_.value() + delay.count()};
+}
+
+void Membership::send(const Node& node, ServerMessage message) {
+    actions_.emplace_back(Send{node.first, node.second.incarnation, std::move(message)});
+}
+
+void Membership::tell(Happened::What what, const NodeId& node, std::string text) {
+    const Round round = state_.seats.empty() ? state_.next_round : state_.plan.round;
+    actions_.emplace_back(Happened{what, round, node, std::move(text)});
+}
+
+}  // namespace ddprun

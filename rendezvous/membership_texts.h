@@ -1,0 +1,32 @@
+// What people read about failures, losses and refusals: plain words, made in one place so that logs
+// and reports of all nodes say the same.
+#pragma once
+
+#include "proto/agent_messages.h"
+#include "rendezvous/membership_events.h"
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+/// "signal 9 (SIGKILL)".
+[[nodiscard]] std::string describe_signal(std::int32_t signal);
+
+/// "rank 1 on node2 (pid 4711) was killed by signal 9 (SIGKILL)".
+[[nodiscard]] std::string describe_failure(const WorkerFailure& failure);
+
+/// "node2 (agent pid 4711)".
+[[nodiscard]] std::string describe_node(const NodeInfo& info);
+
+/// "600 s", "1.5 s".
+[[nodiscard]] std::string describe_time(std::chrono::milliseconds time);
+
+/// "2", or "1:4" where the limits differ.
+[[nodiscard]] std::string describe_nnodes(const JobSpec& spec);
+
+/// Up to kWaitingNamesMax names: "node1, node2 and 3 more".
+[[nodiscard]] std::string describe_names(const Waiting& waiting);
+
+}  // namespace ddprun
