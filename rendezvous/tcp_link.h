@@ -1,0 +1,34 @@
+// An agent's link to a rendezvous on another node (or in a daemon) over TCP: resolves, connects
+// with backoff, sends heartbeats at the rhythm that Welcome names, and comes back after a lost
+// connection. A connection counts as up for good when its Welcome has come; until then the backoff
+// goes on and the deadline stays. After Refused or EndJob a lost connection isn't restored.
+#pragma once
+
+#include "proto/log.h"
+#include "proto/types.h"
+#include "rendezvous/link.h"
+
+#include <boost/asio/io_context.hpp>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace ddprun {
+
+struct TcpLinkOptions {
+    std::string host;  ///< a name or a numeric address, without brackets
+    Port port;
+    /// For the first Welcome: the join time-out of the job.
+    std::chrono::milliseconds connect_timeout{600'000};
+    /// From the loss of the connection to the next Welcome.
+    std::chrono::milliseconds lost_timeout{60'000};
+};
+
+/// `log` must outlive the link. Errors of on_lost: timed_out, with host, port, the number of
+/// attempts and what the last one met.
+[[nodiscard]] std::unique_ptr<RendezvousLink> make_tcp_link(
+    boost::asio::io_context& io_context, TcpLinkOptions options, Log& log
+);
+
+}  // namespace ddprun
