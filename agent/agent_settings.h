@@ -78,9 +78,9 @@ struct AgentSettings {
 
     OutputSettings output;
 
-    /// Binds a fresh worker store for the round: on loopback for a job of one node, else on the
-    /// address by which other nodes reach this one.
-    std::function<Result<BoundStore>(Round)> bind_store;
+    /// Binds a fresh worker store for the round at `address`, by which the other nodes reach this
+    /// one.
+    std::function<Result<BoundStore>(Round round, const std::string& address)> bind_store;
 };
 
 }  // namespace ddprun

@@ -282,12 +282,14 @@ WorkerFailure WorkerGroup::failure_of(
         failure.code =
             is_missing(start.error_number) ? exit_code::kNotFound : exit_code::kNotExecutable;
     }
-    failure.message = fmt::format(
-        "{} {}: {}",
-        start.step,
-        settings_.program,
-        std::generic_category().message(start.error_number)
-    );
+    failure.message = !start.message.empty()
+                          ? start.message
+                          : fmt::format(
+                                "{} {}: {}",
+                                start.step,
+                                settings_.program,
+                                std::generic_category().message(start.error_number)
+                            );
     return failure;
 }
 

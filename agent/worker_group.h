@@ -39,8 +39,9 @@ inline constexpr std::string_view kExecuteStep = "execute";
 /// Why a worker could not be started.
 struct StartFailure {
     WorkerId id;
-    std::string step;      ///< what failed: kExecuteStep, "fork", ...
-    int error_number = 0;  ///< errno
+    std::string step;       ///< what failed: kExecuteStep, "fork", ...
+    int error_number = 0;   ///< errno, where the child reported it
+    std::string message{};  ///< instead of errno's words
 
     friend bool operator==(const StartFailure&, const StartFailure&) = default;
 };

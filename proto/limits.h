@@ -109,6 +109,8 @@ inline constexpr std::chrono::milliseconds kGiveUpAfterStop{
 inline constexpr std::chrono::milliseconds kGiveUpAfterKill{1'000};  ///< after a second INT
 inline constexpr std::chrono::milliseconds kSweepTimeMax{
     2'000};  ///< what lives on after SIGKILL for longer is named and left
+inline constexpr std::chrono::milliseconds kSweepInterval{5};
+inline constexpr std::chrono::milliseconds kReapDelay{20};  ///< orphans are reaped together
 
 // The trainer.
 inline constexpr std::int64_t kSamplesMax =
@@ -122,7 +124,7 @@ inline constexpr std::int64_t kStepsMax = 1'000'000'000'000;
 inline constexpr int kCheckpointsKeptMax = 1'000'000;
 inline constexpr std::size_t kPickleBytesMax = 64 * kMiB;  ///< data.pkl: names and shapes only
 inline constexpr int kPickleDepthMax = 100;
-inline constexpr std::size_t kPickleMemoMax = 4'000'000;
+inline constexpr std::size_t kPickleMemoMax = 1'000'000;
 inline constexpr std::size_t kKeysListedMax = 8;  ///< of missing or unexpected ones, in an error
 
 }  // namespace ddprun::limits

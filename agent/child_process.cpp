@@ -1,0 +1,446 @@
+#include "agent/child_process.h"
+
+#include "agent/worker_group.h"
+#include "proto/assert.h"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/process/child.hpp>
+#include <boost/process/error.hpp>
+#include <boost/process/extend.hpp>
+#include <fmt/format.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+
+namespace ddprun {
+
+namespace {
+
+/// Steps in the child, in order; the names are for messages.
+enum class Step : std::int32_t {
+    process_group,
+    death_signal,
+    standard_streams,
+    close_descriptors,
+    folder,
+    execute,
+};
+
+std::string_view to_string(Step step) {
+    switch (step) {
+        case Step::process_group: return "make a process group for";
+        case Step::death_signal: return "set the parent-death signal of";
+        case Step::standard_streams: return "connect the standard streams of";
+        case Step::close_descriptors: return "close descriptors before";
+        case Step::folder: return "enter the folder of";
+        case Step::execute: return kExecuteStep;
+    }
+    return "start";
+}
+
+/// What a child writes to the batch's pipe; below PIPE_BUF, so records never mix.
+struct Record {
+    std::int32_t index = 0;
+    Step step = Step::execute;
+    std::int32_t error_number = 0;
+};
+
+std::vector<char*> pointers(const std::vector<std::string>& strings) {
+    std::vector<char*> result;
+    result.reserve(strings.size() + 1);
+    for (const std::string& string : strings) {
+        // execve takes pointers to mutable characters and changes none of them.
+        result.push_back(const_cast<char*>(string.c_str()));
+    }
+    result.push_back(nullptr);
+    return result;
+}
+
+/// The initializer of Boost.Process: sets program, arguments and environment without copies
+/// (argv[0] included, which its own initializers would replace), and runs our steps in the child.
+/// Everything below on_exec_setup is async-signal-safe.
+class StartSteps : public boost::process::extend::handler {
+public:
+    StartSteps(const ChildSpec& spec, std::int32_t index, int error_fd)
+        : spec_(spec),
+          argv_(pointers(spec.argv)),
+          environment_(pointers(spec.environment)),
+          parent_(::getpid()),
+          index_(index),
+          error_fd_(error_fd) {}
+
+    template <class Executor>
+    void on_setup(Executor& executor) {
+        executor.exe = spec_.program.c_str();
+        executor.cmd_line = argv_.data();
+        executor.env = environment_.data();
+    }
+
+    template <class Executor>
+    void on_fork_error(Executor&, const std::error_code& error) {
+        fork_error_ = error.value();
+    }
+
+    template <class Executor>
+    void on_exec_setup(Executor&) const {
+        lead_a_group();
+        die_with_parent();
+        connect_streams();
+        restore_state();
+        // Last: until here a signal stays pending instead of running a handler of the parent.
+        sigset_t none;
+        sigemptyset(&none);
+        ::sigprocmask(SIG_SETMASK, &none, nullptr);
+    }
+
+    template <class Executor>
+    void on_exec_error(Executor&, const std::error_code& error) const {
+        fail_in_child(Step::execute, error.value());
+    }
+
+    [[nodiscard]] int fork_error() const { return fork_error_; }
+
+private:
+    void lead_a_group() const {
+        if (::setpgid(0, 0) != 0) {
+            fail_in_child(Step::process_group, errno);
+        }
+    }
+
+    void die_with_parent() const {
+        if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
+            fail_in_child(Step::death_signal, errno);
+        }
+        if (::getppid() != parent_) {
+            ::_exit(SIGKILL);
+        }
+    }
+
+    void connect_streams() const {
+        const std::array<int, 3> sources{spec_.stdin_fd, spec_.stdout_fd, spec_.stderr_fd};
+        for (int target = 0; target < 3; ++target) {
+            const int source = sources[static_cast<std::size_t>(target)];
+            if (source != target && ::dup2(source, target) < 0) {
+                fail_in_child(Step::standard_streams, errno);
+            }
+        }
+        if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
+            fail_in_child(Step::close_descriptors, errno);
+        }
+    }
+
+    void restore_state() const {
+        for (int signal = 1; signal < NSIG; ++signal) {
+            if (signal != SIGKILL && signal != SIGSTOP &&
+                !spec_.state.ignored_signals.contains(signal)) {
+                ::signal(signal, SIG_DFL);
+            }
+        }
+        if (spec_.state.descriptors_soft != 0) {
+            const rlimit limit{spec_.state.descriptors_soft, spec_.state.descriptors_hard};
+            ::setrlimit(RLIMIT_NOFILE, &limit);
+        }
+        if (!spec_.working_folder.empty() && ::chdir(spec_.working_folder.c_str()) != 0) {
+            fail_in_child(Step::folder, errno);
+        }
+    }
+
+    [[noreturn]] void fail_in_child(Step step, int error_number) const {
+        const Record record{index_, step, error_number};
+        ssize_t written = 0;
+        do {
+            written = ::write(error_fd_, &record, sizeof record);
+        } while (written < 0 && errno == EINTR);
+        ::_exit(127);
+    }
+
+    const ChildSpec& spec_;
+    std::vector<char*> argv_;
+    std::vector<char*> environment_;
+    pid_t parent_;
+    std::int32_t index_;
+    int error_fd_;
+    int fork_error_ = 0;
+};
+
+/// All signals are blocked in this thread while it lives, so that none reaches a handler of ours in
+/// a child that has not executed yet.
+class SignalsBlocked {
+public:
+    SignalsBlocked() {
+        sigset_t all;
+        sigfillset(&all);
+        ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+
+    SignalsBlocked(const SignalsBlocked&) = delete;
+    SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+    ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+private:
+    sigset_t before_{};
+};
+
+ExitStatus status_of(const siginfo_t& info) {
+    switch (info.si_code) {
+        case CLD_EXITED: return ExitStatus::exited(info.si_status);
+        case CLD_DUMPED: return ExitStatus::signaled(info.si_status, true);
+        default: return ExitStatus::signaled(info.si_status, false);
+    }
+}
+
+bool is_ended(pid_t pid) {
+    siginfo_t info{};
+    return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
+}
+
+bool carries(pid_t pid, const std::string& mark) {
+    std::ifstream file(fmt::format("/proc/{}/environ", pid), std::ios::binary);
+    for (std::string entry; std::getline(file, entry, '\0');) {
+        if (entry == mark) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void reap(pid_t pid) {
+    while (::waitid(P_PID, static_cast<id_t>(pid), nullptr, WEXITED | WNOHANG) != 0 &&
+           errno == EINTR) {
+    }
+}
+
+}  // namespace
+
+// ---- one child
+// -----------------------------------------------------------------------------------
+
+ChildProcess::ChildProcess(boost::asio::any_io_executor executor, pid_t pid, UniqueFd pidfd)
+    : pidfd_(std::move(executor), pidfd.release()),
+      pid_(pid) {}
+
+ChildProcess::~ChildProcess() {
+    DDPRUN_ASSERT(released_);
+}
+
+void ChildProcess::async_wait(std::function<void(ExitStatus)> handler) {
+    handler_ = std::move(handler);
+    wait_again();
+}
+
+void ChildProcess::wait_again() {
+    pidfd_.async_wait(
+        boost::asio::posix::stream_descriptor::wait_read,
+        [this](const boost::system::error_code& error) {
+            if (error || released_) {
+                return;
+            }
+            if (look()) {
+                pidfd_.close();
+                std::exchange(handler_, nullptr)(status_);
+            } else {
+                wait_again();
+            }
+        }
+    );
+}
+
+bool ChildProcess::look() {
+    siginfo_t info{};
+    const auto fd = static_cast<id_t>(pidfd_.native_handle());
+    const int flags = WEXITED | WNOHANG | WNOWAIT;
+    if (::waitid(static_cast<idtype_t>(P_PIDFD), fd, &info, flags) != 0 || info.si_pid == 0) {
+        return false;
+    }
+    status_ = status_of(info);
+    return true;
+}
+
+void ChildProcess::send_signal(int signal) const {
+    if (!released_ && !ended()) {
+        // Its number is ours until we reap it, so it can't be another process.
+        ::kill(pid_, signal);
+    }
+}
+
+void ChildProcess::signal_group(int signal) const {
+    if (!released_) {
+        ::kill(-pid_, signal);
+    }
+}
+
+void ChildProcess::release() {
+    DDPRUN_ASSERT(ended() && !released_);
+    signal_group(SIGKILL);
+    reap(pid_);
+    released_ = true;
+}
+
+void ChildProcess::abandon() {
+    if (!released_) {
+        signal_group(SIGKILL);
+        ::kill(pid_, SIGKILL);
+        reap(pid_);
+        released_ = true;
+    }
+}
+
+// ---- a batch
+// -------------------------------------------------------------------------------------
+
+ChildBatch::ChildBatch(boost::asio::any_io_executor executor)
+    : executor_(std::move(executor)),
+      read_end_(executor_) {
+    int fds[2] = {-1, -1};
+    if (::pipe2(fds, O_CLOEXEC) == 0) {
+        read_end_.assign(fds[0]);
+        write_end_.reset(fds[1]);
+    } else {
+        pipe_error_ = errno;
+    }
+}
+
+Result<std::unique_ptr<ChildProcess>> ChildBatch::start(const ChildSpec& spec) {
+    if (!write_end_.valid()) {
+        return fail(from_errno(pipe_error_, fmt::format("start {}: make a pipe", spec.program)));
+    }
+    StartSteps steps(spec, static_cast<std::int32_t>(started_), write_end_.get());
+    ++started_;
+    pid_t pid = -1;
+    {
+        const SignalsBlocked blocked;
+        boost::process::child child(steps, boost::process::ignore_error);
+        pid = steps.fork_error() == 0 ? child.id() : -1;
+        // Waiting and reaping are ours: this object must forget the process at once.
+        child.detach();
+    }
+    if (pid <= 0) {
+        return fail(from_errno(steps.fork_error(), fmt::format("fork {}", spec.program)));
+    }
+    // Here as well as in the child: a group signal may come before the child has got so far.
+    ::setpgid(pid, pid);
+    UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    if (!pidfd.valid()) {
+        const int error_number = errno;
+        ::kill(pid, SIGKILL);
+        siginfo_t info{};
+        ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED);
+        return fail(from_errno(error_number, fmt::format("watch {}: pidfd_open", spec.program)));
+    }
+    return std::make_unique<ChildProcess>(executor_, pid, std::move(pidfd));
+}
+
+void ChildBatch::async_results(std::function<void(std::vector<StartError>)> handler) {
+    handler_ = std::move(handler);
+    write_end_.reset();
+    read_more();
+}
+
+void ChildBatch::read_more() {
+    read_end_.async_wait(
+        boost::asio::posix::stream_descriptor::wait_read,
+        [this](const boost::system::error_code& error) {
+            if (error == boost::asio::error::operation_aborted) {
+                return;
+            }
+            std::array<char, 64 * sizeof(Record)> buffer;
+            const ssize_t size =
+                error ? 0 : ::read(read_end_.native_handle(), buffer.data(), buffer.size());
+            if (size > 0) {
+                received_.append(buffer.data(), static_cast<std::size_t>(size));
+            } else if (size == 0) {
+                read_end_.close();
+                std::exchange(handler_, nullptr)(parse());
+                return;
+            }
+            read_more();
+        }
+    );
+}
+
+std::vector<StartError> ChildBatch::parse() const {
+    std::vector<StartError> errors;
+    for (std::size_t at = 0; at + sizeof(Record) <= received_.size(); at += sizeof(Record)) {
+        Record record;
+        std::memcpy(&record, received_.data() + at, sizeof record);
+        errors.push_back(StartError{
+            .index = static_cast<std::size_t>(record.index),
+            .step = std::string(to_string(record.step)),
+            .error_number = record.error_number,
+        });
+    }
+    return errors;
+}
+
+// ---- all children
+// --------------------------------------------------------------------------------
+
+Result<void> become_reaper() {
+    // An ignored CHLD would make the kernel reap for us, and exit codes would be lost.
+    ::signal(SIGCHLD, SIG_DFL);
+    ::signal(SIGPIPE, SIG_IGN);
+    if (::prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+        return fail(from_errno(errno, "become the reaper of what workers leave behind: prctl"));
+    }
+    return {};
+}
+
+std::set<pid_t> children_of_this_process() {
+    std::set<pid_t> children;
+    DIR* tasks = ::opendir("/proc/self/task");
+    if (tasks == nullptr) {
+        return children;
+    }
+    while (const dirent* entry = ::readdir(tasks)) {
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        std::ifstream file(fmt::format("/proc/self/task/{}/children", entry->d_name));
+        for (pid_t pid = 0; file >> pid;) {
+            children.insert(pid);
+        }
+    }
+    ::closedir(tasks);
+    return children;
+}
+
+void reap_orphans(const std::set<pid_t>& owned) {
+    for (const pid_t pid : children_of_this_process()) {
+        if (!owned.contains(pid)) {
+            reap(pid);
+        }
+    }
+}
+
+std::set<pid_t> kill_orphans(const std::set<pid_t>& spared, const std::string& mark) {
+    std::set<pid_t> alive;
+    for (const pid_t pid : children_of_this_process()) {
+        if (spared.contains(pid)) {
+            continue;
+        }
+        if (is_ended(pid)) {
+            reap(pid);
+        } else if (mark.empty() || carries(pid, mark)) {
+            ::kill(pid, SIGKILL);
+            alive.insert(pid);
+        }
+    }
+    return alive;
+}
+
+}  // namespace ddprun

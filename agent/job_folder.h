@@ -1,0 +1,40 @@
+// The folder of one run of this agent: error files of the workers, and their logs where asked. A
+// temporary one is removed at the end; one that the user named stays.
+#pragma once
+
+#include "proto/log.h"
+#include "proto/round_plan.h"
+#include "proto/types.h"
+
+#include <string>
+
+namespace ddprun {
+
+class JobFolder {
+public:
+    /// Empty `wanted`: makes a temporary folder. Where none can be made there are no error files,
+    /// which is logged.
+    JobFolder(const std::string& wanted, Log& log);
+    JobFolder(const JobFolder&) = delete;
+    JobFolder& operator=(const JobFolder&) = delete;
+    /// remove()
+    ~JobFolder();
+
+    /// Empty where there is none.
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+    /// Makes the folders of a round's workers.
+    void prepare(const RoundPlan& plan, LocalWorldSize workers);
+
+    [[nodiscard]] std::string error_file(const RoundPlan& plan, LocalRank local_rank) const;
+
+    /// Removes a temporary folder and all in it.
+    void remove();
+
+private:
+    Log& log_;
+    std::string path_;
+    bool temporary_ = false;
+};
+
+}  // namespace ddprun

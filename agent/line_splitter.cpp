@@ -1,0 +1,71 @@
+#include "agent/line_splitter.h"
+
+#include "proto/limits.h"
+
+namespace ddprun {
+
+LineSplitter::LineSplitter(Mode mode, std::string prefix, ConsoleLine& console)
+    : mode_(mode),
+      prefix_(std::move(prefix)),
+      console_(console) {}
+
+void LineSplitter::feed(std::string_view bytes, TimePoint now, std::string& out) {
+    if (mode_ == Mode::raw) {
+        out += bytes;
+        console_.owner = bytes.empty() || bytes.back() == '\n' ? nullptr : this;
+        return;
+    }
+    last_bytes_ = now;
+    std::size_t end = bytes.find('\n');
+    if (end != std::string_view::npos && !partial_.empty()) {
+        partial_ += bytes.substr(0, end + 1);
+        append(partial_, out);
+        partial_.clear();
+        bytes.remove_prefix(end + 1);
+        end = bytes.find('\n');
+    }
+    while (end != std::string_view::npos) {
+        append(bytes.substr(0, end + 1), out);
+        bytes.remove_prefix(end + 1);
+        end = bytes.find('\n');
+    }
+    partial_ += bytes;
+    if (partial_.size() > limits::kLineBytesMax) {
+        show_partial(out);
+    }
+}
+
+std::optional<TimePoint> LineSplitter::due() const {
+    if (partial_.empty()) {
+        return std::nullopt;
+    }
+    return last_bytes_ + limits::kPartialLineSilence;
+}
+
+void LineSplitter::show_partial(std::string& out) {
+    if (!partial_.empty()) {
+        append(partial_, out);
+        partial_.clear();
+    }
+}
+
+void LineSplitter::finish(std::string& out) {
+    show_partial(out);
+    if (mode_ == Mode::lines && console_.owner == this) {
+        out += '\n';
+        console_.owner = nullptr;
+    }
+}
+
+void LineSplitter::append(std::string_view text, std::string& out) {
+    if (console_.owner != this) {
+        if (console_.owner != nullptr) {
+            out += '\n';
+        }
+        out += prefix_;
+    }
+    out += text;
+    console_.owner = text.back() == '\n' ? nullptr : this;
+}
+
+}  // namespace ddprun

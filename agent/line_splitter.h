@@ -1,0 +1,54 @@
+// Which bytes of many workers go to one console, as a pure core: whole lines with a prefix, a
+// partial line (a prompt, a progress bar) after a silence or at the end, and never two workers'
+// text on one line. Bytes are never changed; with an empty prefix in raw mode they pass as they
+// are.
+#pragma once
+
+#include "agent/worker_group.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace ddprun {
+
+/// Whose unfinished line stands at the end of a console; shared by all splitters that write to it.
+struct ConsoleLine {
+    const void* owner = nullptr;  ///< null: the console is at the start of a line
+};
+
+class LineSplitter {
+public:
+    enum class Mode : std::uint8_t { lines, raw };
+
+    /// `console` must outlive it.
+    LineSplitter(Mode mode, std::string prefix, ConsoleLine& console);
+    LineSplitter(const LineSplitter&) = delete;
+    LineSplitter& operator=(const LineSplitter&) = delete;
+    ~LineSplitter() = default;
+
+    /// Takes what a worker wrote and appends what is to be shown of it to `out`.
+    void feed(std::string_view bytes, TimePoint now, std::string& out);
+
+    /// When show_partial() is due.
+    [[nodiscard]] std::optional<TimePoint> due() const;
+
+    /// Appends the unfinished line as it stands; the rest of it follows without a prefix unless
+    /// another worker wrote meanwhile.
+    void show_partial(std::string& out);
+
+    /// The stream has ended: shows the unfinished line and ends it.
+    void finish(std::string& out);
+
+private:
+    void append(std::string_view text, std::string& out);
+
+    Mode mode_;
+    std::string prefix_;
+    ConsoleLine& console_;
+    std::string partial_;
+    TimePoint last_bytes_{};
+};
+
+}  // namespace ddprun

@@ -1,0 +1,360 @@
+#include "agent/output_pump.h"
+
+#include "proto/limits.h"
+
+#include <boost/asio/post.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+using boost::asio::posix::stream_descriptor;
+using Clock = std::chrono::steady_clock;
+
+bool are_same_file(int a, int b) {
+    struct stat first {};
+
+    struct stat second {};
+
+    return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+           first.st_ino == second.st_ino;
+}
+
+}  // namespace
+
+struct OutputPump::Stream {
+    Stream(
+        boost::asio::io_context& io_context,
+        StreamKind kind_,
+        const WorkerStreams& streams,
+        ConsoleLine& console
+    )
+        : kind(kind_),
+          pipe(io_context),
+          splitter(streams.mode, streams.prefix, console),
+          shown(streams.shown) {}
+
+    StreamKind kind;
+    stream_descriptor pipe;
+    LineSplitter splitter;
+    bool shown;
+    bool paused = false;
+    std::string tail;
+};
+
+struct OutputPump::Worker {
+    std::unique_ptr<Stream> streams[2];
+    std::optional<TimePoint> read_until;  ///< set when it has ended
+
+    [[nodiscard]] bool open() const {
+        return streams[0]->pipe.is_open() || streams[1]->pipe.is_open();
+    }
+};
+
+OutputPump::OutputPump(boost::asio::io_context& io_context, int stdout_fd, int stderr_fd, Log& log)
+    : io_context_(io_context),
+      log_(log),
+      same_console_(are_same_file(stdout_fd, stderr_fd)),
+      sinks_{
+          {io_context, stdout_fd, [this] { resume(); }},
+          {io_context, stderr_fd, [this] { resume(); }}},
+      chunk_(limits::kOutputChunkBytes),
+      partial_timer_(io_context),
+      retire_timer_(io_context),
+      drain_timer_(io_context) {}
+
+OutputPump::~OutputPump() = default;
+
+OutputSink& OutputPump::sink(StreamKind kind) {
+    return sinks_[static_cast<std::size_t>(kind)];
+}
+
+ConsoleLine& OutputPump::console(StreamKind kind) {
+    return lines_[same_console_ ? 0 : static_cast<std::size_t>(kind)];
+}
+
+Result<OutputPump::WorkerEnds> OutputPump::add(WorkerId id, const WorkerStreams& streams) {
+    auto worker = std::make_unique<Worker>();
+    WorkerEnds ends;
+    for (const StreamKind kind : {StreamKind::out, StreamKind::err}) {
+        auto& stream = worker->streams[static_cast<std::size_t>(kind)];
+        stream = std::make_unique<Stream>(io_context_, kind, streams, console(kind));
+        Result<UniqueFd> write_end = open_stream(*stream);
+        if (!write_end) {
+            return fail(std::move(write_end.error()));
+        }
+        (kind == StreamKind::out ? ends.out : ends.err) = std::move(*write_end);
+    }
+    for (auto& stream : worker->streams) {
+        arm(*stream);
+    }
+    workers_.emplace(id, std::move(worker));
+    return ends;
+}
+
+Result<UniqueFd> OutputPump::open_stream(Stream& stream) {
+    int fds[2] = {-1, -1};
+    if (::pipe2(fds, O_CLOEXEC) != 0) {
+        return fail(from_errno(errno, "make a pipe for a worker's output"));
+    }
+    UniqueFd write_end(fds[1]);
+    ::fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    stream.pipe.assign(fds[0]);
+    return write_end;
+}
+
+void OutputPump::arm(Stream& stream) {
+    if (sink(stream.kind).full() && stream.shown) {
+        stream.paused = true;
+        return;
+    }
+    stream.pipe.async_wait(
+        stream_descriptor::wait_read,
+        [this, &stream](const boost::system::error_code& error) {
+            if (error) {
+                return;
+            }
+            read_once(stream);
+            arm_partials();
+            if (stream.pipe.is_open()) {
+                arm(stream);
+            } else {
+                finish_if_drained();
+            }
+        }
+    );
+}
+
+/// One read; false when there was nothing, or the stream has ended.
+bool OutputPump::read_once(Stream& stream) {
+    const ssize_t size = ::read(stream.pipe.native_handle(), chunk_.data(), chunk_.size());
+    if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return false;
+    }
+    if (size <= 0) {
+        close(stream);
+        return false;
+    }
+    const std::string_view bytes(chunk_.data(), static_cast<std::size_t>(size));
+    if (stream.kind == StreamKind::err) {
+        stream.tail +=
+            bytes.substr(bytes.size() - std::min(bytes.size(), limits::kStderrTailBytesMax));
+        if (stream.tail.size() > 2 * limits::kStderrTailBytesMax) {
+            stream.tail.erase(0, stream.tail.size() - limits::kStderrTailBytesMax);
+        }
+    }
+    if (stream.shown) {
+        OutputSink& target = sink(stream.kind);
+        stream.splitter.feed(bytes, Clock::now(), target.buffer());
+        target.flush();
+        if (target.broken() && !gone_told_) {
+            gone_told_ = true;
+            log_.warning("whoever read our output has gone; the job goes on without it");
+        }
+    }
+    return true;
+}
+
+void OutputPump::close(Stream& stream) {
+    if (!stream.pipe.is_open()) {
+        return;
+    }
+    boost::system::error_code ignored;
+    stream.pipe.close(ignored);
+    if (stream.shown) {
+        stream.splitter.finish(sink(stream.kind).buffer());
+        sink(stream.kind).flush();
+    }
+}
+
+void OutputPump::resume() {
+    for (auto& [id, worker] : workers_) {
+        for (auto& stream : worker->streams) {
+            if (stream->paused && stream->pipe.is_open() && !sink(stream->kind).full()) {
+                stream->paused = false;
+                arm(*stream);
+            }
+        }
+    }
+    finish_if_drained();
+}
+
+std::string OutputPump::take_tail(WorkerId id) {
+    const auto found = workers_.find(id);
+    if (found == workers_.end()) {
+        return {};
+    }
+    for (auto& stream : found->second->streams) {
+        // What an ended worker left in its pipe; a grandchild that writes on must not hold us.
+        constexpr int kReadsMax = 4;
+        for (int reads = 0; reads < kReadsMax && stream->pipe.is_open(); ++reads) {
+            if (!read_once(*stream)) {
+                break;
+            }
+        }
+    }
+    arm_partials();
+    const std::string& tail = found->second->streams[1]->tail;
+    return tail.substr(tail.size() - std::min(tail.size(), limits::kStderrTailBytesMax));
+}
+
+// ---- partial lines
+// -------------------------------------------------------------------------------
+
+void OutputPump::arm_partials() {
+    if (partial_armed_) {
+        return;
+    }
+    std::optional<TimePoint> earliest;
+    for (const auto& [id, worker] : workers_) {
+        for (const auto& stream : worker->streams) {
+            const std::optional<TimePoint> due = stream->splitter.due();
+            if (due && stream->shown && (!earliest || *due < *earliest)) {
+                earliest = due;
+            }
+        }
+    }
+    if (!earliest) {
+        return;
+    }
+    partial_armed_ = true;
+    partial_timer_.expires_at(*earliest);
+    partial_timer_.async_wait([this](const boost::system::error_code& error) {
+        partial_armed_ = false;
+        if (!error) {
+            show_partials();
+        }
+    });
+}
+
+void OutputPump::show_partials() {
+    const TimePoint now = Clock::now();
+    for (auto& [id, worker] : workers_) {
+        for (auto& stream : worker->streams) {
+            const std::optional<TimePoint> due = stream->splitter.due();
+            if (due && *due <= now && stream->shown) {
+                stream->splitter.show_partial(sink(stream->kind).buffer());
+            }
+        }
+    }
+    sinks_[0].flush();
+    sinks_[1].flush();
+    arm_partials();
+}
+
+// ---- ends
+// ----------------------------------------------------------------------------------------
+
+void OutputPump::worker_ended(WorkerId id) {
+    const auto found = workers_.find(id);
+    if (found == workers_.end()) {
+        return;
+    }
+    found->second->read_until = Clock::now() + limits::kDrainAfterEnd;
+    retire_expired();
+}
+
+/// Forgets ended workers whose pipes are closed, and closes those that a grandchild holds for too
+/// long.
+void OutputPump::retire_expired() {
+    const TimePoint now = Clock::now();
+    std::optional<TimePoint> next;
+    for (auto it = workers_.begin(); it != workers_.end();) {
+        Worker& worker = *it->second;
+        const bool expired = worker.read_until && now >= *worker.read_until;
+        if (expired) {
+            close(*worker.streams[0]);
+            close(*worker.streams[1]);
+        }
+        if (worker.read_until && !worker.open()) {
+            // Not now: a handler of this stream may be below us on the stack.
+            boost::asio::post(io_context_, [kept = std::shared_ptr<Worker>(std::move(it->second))] {
+            });
+            it = workers_.erase(it);
+            continue;
+        }
+        if (worker.read_until && (!next || *worker.read_until < *next)) {
+            next = worker.read_until;
+        }
+        ++it;
+    }
+    if (next) {
+        retire_timer_.expires_at(*next);
+        retire_timer_.async_wait([this](const boost::system::error_code& error) {
+            if (!error) {
+                retire_expired();
+                finish_if_drained();
+            }
+        });
+    }
+}
+
+void OutputPump::drain(std::function<void()> done) {
+    drained_ = std::move(done);
+    set_drain_timer(limits::kDrainAfterEnd);
+    boost::asio::post(io_context_, [this] { finish_if_drained(); });
+}
+
+void OutputPump::set_drain_timer(std::chrono::milliseconds after) {
+    drain_timer_.expires_after(after);
+    drain_timer_.async_wait([this](const boost::system::error_code& error) {
+        if (!error) {
+            give_up();
+        }
+    });
+}
+
+/// First the pipes (unless our own reader is what they wait for), then a reader that is too slow.
+void OutputPump::give_up() {
+    const bool reader_is_slow = !sinks_[0].empty() || !sinks_[1].empty();
+    if (!pipes_given_up_ && reader_is_slow) {
+        pipes_given_up_ = true;
+        set_drain_timer(limits::kSlowReaderAtEnd - limits::kDrainAfterEnd);
+        return;
+    }
+    for (auto& [id, worker] : workers_) {
+        close(*worker->streams[0]);
+        close(*worker->streams[1]);
+    }
+    const std::size_t dropped = sinks_[0].drop() + sinks_[1].drop();
+    if (dropped > 0) {
+        log_.warning("the reader of our output is too slow: {} bytes of it were dropped", dropped);
+    }
+    finish_if_drained();
+}
+
+void OutputPump::finish_if_drained() {
+    if (!drained_) {
+        return;
+    }
+    const bool pipes_closed = std::none_of(workers_.begin(), workers_.end(), [](const auto& e) {
+        return e.second->open();
+    });
+    if (pipes_closed && sinks_[0].empty() && sinks_[1].empty()) {
+        drain_timer_.cancel();
+        partial_timer_.cancel();
+        retire_timer_.cancel();
+        boost::asio::post(io_context_, std::exchange(drained_, nullptr));
+    }
+}
+
+void OutputPump::write_own(std::string_view text) {
+    ConsoleLine& line = console(StreamKind::err);
+    OutputSink& target = sink(StreamKind::err);
+    if (line.owner != nullptr) {
+        target.buffer() += '\n';
+        line.owner = nullptr;
+    }
+    target.buffer() += text;
+    target.flush();
+}
+
+}  // namespace ddprun

@@ -1,0 +1,96 @@
+// The workers' stdout and stderr: pipes that the agent reads, forwarded to our stdout and stderr in
+// whole lines, the end of each stderr kept for the failure report. While our reader is slow the
+// pipes are not read (the workers wait, memory stays flat). One pump serves all rounds.
+#pragma once
+
+#include "agent/line_splitter.h"
+#include "agent/output_sink.h"
+#include "agent/unique_fd.h"
+#include "proto/log.h"
+#include "proto/result.h"
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace ddprun {
+
+enum class StreamKind : std::uint8_t { out = 0, err = 1 };
+
+class OutputPump {
+public:
+    struct WorkerStreams {
+        LineSplitter::Mode mode = LineSplitter::Mode::lines;
+        std::string prefix;
+        bool shown = true;  ///< on the console
+    };
+
+    /// The ends that the worker gets.
+    struct WorkerEnds {
+        UniqueFd out;
+        UniqueFd err;
+    };
+
+    OutputPump(boost::asio::io_context& io_context, int stdout_fd, int stderr_fd, Log& log);
+    OutputPump(const OutputPump&) = delete;
+    OutputPump& operator=(const OutputPump&) = delete;
+    ~OutputPump();
+
+    /// Makes the pipes of a worker and begins to read them.
+    Result<WorkerEnds> add(WorkerId worker, const WorkerStreams& streams);
+
+    /// Takes what the worker's pipes hold now; the last lines of its stderr. For a worker that has
+    /// ended.
+    std::string take_tail(WorkerId worker);
+
+    /// A worker has ended: its pipes are read for at most kDrainAfterEnd longer.
+    void worker_ended(WorkerId worker);
+
+    /// Calls `done` when all pipes are closed and everything is written, at the latest after
+    /// kDrainAfterEnd and, for a reader that is too slow, kSlowReaderAtEnd.
+    void drain(std::function<void()> done);
+
+    /// Writes lines of our own to stderr, never into a worker's line.
+    void write_own(std::string_view text);
+
+private:
+    struct Stream;
+    struct Worker;
+
+    OutputSink& sink(StreamKind kind);
+    ConsoleLine& console(StreamKind kind);
+    Result<UniqueFd> open_stream(Stream& stream);
+    void arm(Stream& stream);
+    bool read_once(Stream& stream);
+    void close(Stream& stream);
+    void resume();
+    void arm_partials();
+    void show_partials();
+    void retire_expired();
+    void finish_if_drained();
+    void set_drain_timer(std::chrono::milliseconds after);
+    void give_up();
+
+    boost::asio::io_context& io_context_;
+    Log& log_;
+    bool same_console_;
+    ConsoleLine lines_[2];
+    OutputSink sinks_[2];
+    std::vector<char> chunk_;
+    std::map<WorkerId, std::unique_ptr<Worker>> workers_;
+    boost::asio::steady_timer partial_timer_;
+    bool partial_armed_ = false;
+    boost::asio::steady_timer retire_timer_;
+    boost::asio::steady_timer drain_timer_;
+    std::function<void()> drained_;
+    bool pipes_given_up_ = false;
+    bool gone_told_ = false;
+};
+
+}  // namespace ddprun
