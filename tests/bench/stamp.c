@@ -1,9 +1,10 @@
-/* A worker that times a restart by its own clock, the same under any launcher that sets torchrun's
- * environment.
+/* A worker that times a restart by its own clock, the same under any launcher that sets RANK and
+ * WORLD_SIZE.
  *   stamp FOLDER
  * First life: every rank writes FOLDER/ready.RANK; rank 0 waits until all have, writes the time
- * into FOLDER/failed and exits with 1, the others wait to be stopped. Second life: every rank
- * writes the time at which it began into FOLDER/back.RANK and exits with 0. Times: CLOCK_MONOTONIC,
+ * into FOLDER/failed and exits with 1, the others wait to be stopped. Second life, which is told by
+ * that file (torchrun's restart count stays 0 on the node that didn't fail): every rank writes the
+ * time at which it began into FOLDER/back.RANK and exits with 0. Times: CLOCK_MONOTONIC,
  * nanoseconds. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +61,9 @@ int main(int argc, char** argv) {
     }
     const char* rank = variable("RANK");
     char name[64];
-    if (strcmp(variable("TORCHELASTIC_RESTART_COUNT"), "0") != 0) {
+    char failed[4096];
+    snprintf(failed, sizeof failed, "%s/failed", argv[1]);
+    if (access(failed, F_OK) == 0) {
         snprintf(name, sizeof name, "back.%s", rank);
         write_stamp(argv[1], name, start);
         return 0;
