@@ -1,0 +1,94 @@
+// What the trainer's options take as values: functions that check a text and set a variable, or say
+// in a few words what is wrong with it. The variables must outlive the functions.
+#pragma once
+
+#include "trainer/options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ddprun::trainer {
+
+/// What is wrong with a value; none if it was taken over.
+using Complaint = std::optional<std::string>;
+using Setter = std::function<Complaint(std::string_view value)>;
+
+template <class Number>
+[[nodiscard]] std::optional<Number> parse_number(std::string_view text) {
+    Number number{};
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    if (text.empty() || error != std::errc{} || stop != end) {
+        return std::nullopt;
+    }
+    return number;
+}
+
+template <class Target>
+[[nodiscard]] Setter whole_number(Target& target, std::int64_t low, std::int64_t high) {
+    return [&target, low, high](std::string_view value) -> Complaint {
+        const auto number = parse_number<std::int64_t>(value);
+        if (!number || *number < low || *number > high) {
+            return fmt::format("not a whole number from {} to {}", low, high);
+        }
+        if constexpr (requires { typename Target::value_type; }) {
+            target = static_cast<typename Target::value_type>(*number);
+        } else {
+            target = Target(*number);
+        }
+        return std::nullopt;
+    };
+}
+
+template <class Target>
+[[nodiscard]] Setter real_number(Target& target, double low, double high) {
+    return [&target, low, high](std::string_view value) -> Complaint {
+        const auto number = parse_number<double>(value);
+        if (!number || !std::isfinite(*number) || *number < low || *number > high) {
+            return fmt::format("not a number from {} to {}", low, high);
+        }
+        target = *number;
+        return std::nullopt;
+    };
+}
+
+/// One of several names, each with the value that it stands for.
+template <class Value>
+[[nodiscard]] Setter one_of(Value& target, std::vector<std::pair<std::string, Value>> choices) {
+    return [&target, choices = std::move(choices)](std::string_view value) -> Complaint {
+        std::string names;
+        for (const auto& [name, choice] : choices) {
+            if (name == value) {
+                target = choice;
+                return std::nullopt;
+            }
+            names += names.empty() ? name : ", " + name;
+        }
+        return fmt::format("not one of {}", names);
+    };
+}
+
+[[nodiscard]] Setter seed_number(std::uint64_t& target);
+
+[[nodiscard]] Setter seconds_number(std::chrono::seconds& target);
+
+/// Anything but an empty text.
+[[nodiscard]] Setter any_text(std::string& target);
+
+/// `--name`, `--name=true`, `--name=false`; `when_given` is what the option stands for.
+[[nodiscard]] Setter flag(bool& target, bool when_given);
+
+/// KIND[:DIR], with Debian's folder as the default.
+[[nodiscard]] Setter data_source(DataSource& target);
+
+}  // namespace ddprun::trainer
