@@ -146,7 +146,7 @@ void fields(Io& io, typename Io::template Ref<Welcome> message) {
 /// Never changes, so that a peer of any version can read why it was declined.
 template <class Io>
 void fields(Io& io, typename Io::template Ref<Refused> message) {
-    io.choice(message.reason, RefusalReason::replaced);
+    io.choice_or(message.reason, RefusalReason::replaced, RefusalReason::malformed);
     io.text(message.text, limits::kTextBytesMax);
 }
 

@@ -49,6 +49,11 @@ public:
         bytes_.u8(static_cast<std::uint8_t>(value));
     }
 
+    template <class Enum>
+    void choice_or(Enum value, Enum last, Enum /*unknown*/) {
+        choice(value, last);
+    }
+
     void text(std::string_view value, std::size_t bytes_max) {
         bytes_.string32(value.substr(0, bytes_max));
     }
@@ -127,6 +132,13 @@ public:
             return;
         }
         value = static_cast<Enum>(byte);
+    }
+
+    /// An enumerator of a later version reads as `unknown`.
+    template <class Enum>
+    void choice_or(Enum& value, Enum last, Enum unknown) {
+        const std::uint8_t byte = bytes_.u8();
+        value = byte > static_cast<std::uint8_t>(last) ? unknown : static_cast<Enum>(byte);
     }
 
     void text(std::string& value, std::size_t bytes_max) {

@@ -287,7 +287,7 @@ void Membership::gather() {
         state_.join_deadline = after(state_.spec->join_timeout);
     }
     // Only before the first round are more nodes than MIN worth waiting for.
-    if (state_.rounds_begun > 0 || clean_nodes() < state_.spec->min_nodes.value()) {
+    if (state_.rounds_sealed > 0 || clean_nodes() < state_.spec->min_nodes.value()) {
         state_.last_call_deadline.reset();
     } else if (!state_.last_call_deadline) {
         state_.last_call_deadline = after(state_.spec->last_call_timeout);
@@ -304,7 +304,7 @@ void Membership::try_seal() {
         return;
     }
     const std::int32_t count = clean_nodes();
-    const bool last_call_over = state_.rounds_begun > 0 ||
+    const bool last_call_over = state_.rounds_sealed > 0 ||
                                 (state_.last_call_deadline && *state_.last_call_deadline <= now_);
     if (count >= state_.spec->max_nodes.value() ||
         (count >= state_.spec->min_nodes.value() && last_call_over)) {
@@ -321,6 +321,7 @@ void Membership::seal() {
     state_.first_failure_at.reset();
 
     state_.plan = RoundPlan{};
+    ++state_.rounds_sealed;
     state_.plan.round = state_.next_round;
     state_.next_round = Round{state_.next_round.value() + 1};
     state_.plan.reason = state_.next_reason;
@@ -354,7 +355,6 @@ void Membership::begin_round() {
     state_.join_deadline.reset();
     state_.store_deadline.reset();
     state_.round_began = now_;
-    ++state_.rounds_begun;
     tell(
         Happened::What::round_begun,
         NodeId{},

@@ -80,7 +80,7 @@ struct MembershipState {
     std::int32_t unclean_nodes = 0;  ///< nodes with an unclean_round
 
     Round next_round{};
-    std::int64_t rounds_begun = 0;
+    std::int64_t rounds_sealed = 0;
     RoundReason next_reason = RoundReason::first_start;
     std::string next_reason_text = "first start";
     RestartCount restart_count{};
