@@ -1,0 +1,242 @@
+#include "trainer/options.h"
+
+#include <doctest/doctest.h>
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace ddprun::trainer {
+namespace {
+
+Result<CommandLine> parse(std::initializer_list<std::string> arguments) {
+    return parse_options(std::vector<std::string>(arguments));
+}
+
+Options options_of(std::initializer_list<std::string> arguments) {
+    const auto parsed = parse(arguments);
+    REQUIRE_MESSAGE(parsed.has_value(), parsed.error().context);
+    REQUIRE(std::holds_alternative<Options>(*parsed));
+    return std::get<Options>(*parsed);
+}
+
+/// The complaint, which must be one of usage and a single line.
+std::string complaint_of(std::initializer_list<std::string> arguments) {
+    const auto parsed = parse(arguments);
+    REQUIRE(!parsed.has_value());
+    CHECK(parsed.error().code == Errc::invalid_argument);
+    CHECK(parsed.error().context.find('\n') == std::string::npos);
+    return parsed.error().context;
+}
+
+TEST_SUITE_BEGIN("trainer/options");
+
+TEST_CASE("without options the documented defaults hold") {
+    const Options options = options_of({});
+
+    CHECK(options.model == "resnet50");
+    CHECK(options.data.kind == DataKind::synthetic);
+    CHECK(options.batch_size == 32);
+    CHECK(options.lr == 0.1);
+    CHECK(options.momentum == 0.0);
+    CHECK(options.weight_decay == 0.0);
+    CHECK(options.keep == 3);
+    CHECK(options.init_timeout.count() == 60);
+    CHECK(options.gradient_as_bucket_view);
+    CHECK(options.broadcast_buffers);
+    CHECK(!options.deterministic);
+    CHECK(!options.epochs);
+    CHECK(!options.steps);
+}
+
+TEST_CASE("names take underscores and hyphens, with a space and with an equals sign") {
+    CHECK(options_of({"--batch_size", "7"}).batch_size == 7);
+    CHECK(options_of({"--batch-size", "7"}).batch_size == 7);
+    CHECK(options_of({"--batch_size=7"}).batch_size == 7);
+    CHECK(options_of({"--batch-size=7"}).batch_size == 7);
+    CHECK(options_of({"--no-gradient_as-bucket-view"}).gradient_as_bucket_view == false);
+}
+
+TEST_CASE("hyphens in values stay as they are") {
+    CHECK(options_of({"--checkpoint-dir=a-b-c"}).checkpoint_dir == "a-b-c");
+    CHECK(options_of({"--checkpoint-dir", "a-b=c-d"}).checkpoint_dir == "a-b=c-d");
+}
+
+TEST_CASE("every option reaches its field") {
+    const Options options = options_of(
+        {"--model=resnet18",
+         "--num_classes=12",
+         "--zero_init_residual",
+         "--data=synthetic:99",
+         "--image_size=64",
+         "--limit_train=50",
+         "--limit_test=5",
+         "--workers=0",
+         "--epochs=3",
+         "--steps=17",
+         "--lr=.5",
+         "--momentum=0.9",
+         "--weight_decay=1e-4",
+         "--nesterov",
+         "--seed=18446744073709551615",
+         "--deterministic",
+         "--device=cpu",
+         "--threads=3",
+         "--channels_last",
+         "--init_timeout=5",
+         "--bucket_cap_mb=1.5",
+         "--static_graph",
+         "--no_broadcast_buffers",
+         "--comm_hook=fp16",
+         "--checkpoint_dir=c",
+         "--checkpoint_every=4",
+         "--keep=9",
+         "--resume=r.pt",
+         "--log_json=l",
+         "--log_interval=2"}
+    );
+
+    CHECK(options.model == "resnet18");
+    CHECK(options.num_classes == 12);
+    CHECK(options.zero_init_residual);
+    CHECK(options.data.synthetic_size == 99);
+    CHECK(options.image_size == 64);
+    CHECK(options.limit_train == 50);
+    CHECK(options.limit_test == 5);
+    CHECK(options.workers == 0);
+    CHECK(options.epochs == 3);
+    CHECK(options.steps == 17);
+    CHECK(options.lr == 0.5);
+    CHECK(options.momentum == 0.9);
+    CHECK(options.weight_decay == 1e-4);
+    CHECK(options.nesterov);
+    CHECK(options.seed == 18446744073709551615U);
+    CHECK(options.deterministic);
+    CHECK(options.device == DeviceChoice::cpu);
+    CHECK(options.threads == 3);
+    CHECK(options.channels_last);
+    CHECK(options.init_timeout.count() == 5);
+    CHECK(options.bucket_cap_mb == 1.5);
+    CHECK(options.static_graph);
+    CHECK(!options.broadcast_buffers);
+    CHECK(options.comm_hook == GradientHook::fp16_compress);
+    CHECK(options.checkpoint_dir == "c");
+    CHECK(options.checkpoint_every == 4);
+    CHECK(options.keep == 9);
+    CHECK(options.resume == "r.pt");
+    CHECK(options.log_json == "l");
+    CHECK(options.log_interval == 2);
+}
+
+TEST_CASE("the last of several wins") {
+    CHECK(options_of({"--lr=1", "--lr=2"}).lr == 2.0);
+    CHECK(!options_of({"--deterministic", "--deterministic=false"}).deterministic);
+}
+
+TEST_CASE("torchvision's name of the log interval is taken") {
+    CHECK(options_of({"--print-freq", "5"}).log_interval == 5);
+}
+
+TEST_CASE("data is a kind and a folder") {
+    const Options with_folder = options_of({"--data=fashion-mnist:/some/where:else"});
+    const Options without = options_of({"--data=fashion-mnist"});
+
+    CHECK(with_folder.data.kind == DataKind::fashion_mnist);
+    CHECK(with_folder.data.dir == "/some/where:else");
+    CHECK(without.data.dir == "/usr/share/datasets/fashion-mnist");
+}
+
+TEST_CASE("a bad value is named with its option") {
+    CHECK(
+        complaint_of({"--batch_size=abc"}) == "--batch_size=abc: not a whole number from 1 to 65536"
+    );
+    CHECK(complaint_of({"--batch-size", "0"}).starts_with("--batch_size=0: "));
+    CHECK(complaint_of({"--epochs=1e3"}).starts_with("--epochs=1e3: "));
+    CHECK(complaint_of({"--steps=-1"}).starts_with("--steps=-1: "));
+    CHECK(complaint_of({"--lr=nan"}).starts_with("--lr=nan: "));
+    CHECK(complaint_of({"--lr=inf"}).starts_with("--lr=inf: "));
+    CHECK(complaint_of({"--lr", "0.1x"}).starts_with("--lr=0.1x: "));
+    CHECK(complaint_of({"--momentum=2"}).starts_with("--momentum=2: "));
+    CHECK(complaint_of({"--seed=-3"}).starts_with("--seed=-3: "));
+    CHECK(complaint_of({"--seed=18446744073709551616"}).starts_with("--seed=1844"));
+    CHECK(complaint_of({"--keep=0"}).starts_with("--keep=0: "));
+    CHECK(complaint_of({"--device=tpu"}) == "--device=tpu: not one of cpu, cuda, auto");
+    CHECK(complaint_of({"--init_timeout=0"}).starts_with("--init_timeout=0: "));
+    CHECK(complaint_of({"--data=cifar"}).starts_with("--data=cifar: not a kind of data"));
+    CHECK(complaint_of({"--data=fashion-mnist:"}).starts_with("--data=fashion-mnist:: no folder"));
+    CHECK(complaint_of({"--data=synthetic:0"}).starts_with("--data=synthetic:0: "));
+    CHECK(
+        complaint_of({"--model=vgg"}) ==
+        "--model=vgg: not one of resnet18, resnet34, resnet50, resnet101, resnet152"
+    );
+}
+
+TEST_CASE("a missing value is said to be missing") {
+    CHECK(complaint_of({"--batch-size"}) == "--batch_size: needs a value");
+    CHECK(complaint_of({"--lr="}) == "--lr: needs a value");
+}
+
+TEST_CASE("an unknown option and a stray argument are named") {
+    CHECK(
+        complaint_of({"--bogus=1"}) == "unknown option --bogus=1; trainer --help lists the options"
+    );
+    CHECK(complaint_of({"train.py"}).starts_with("unexpected argument train.py"));
+}
+
+TEST_CASE("options that exclude or need each other are refused") {
+    CHECK(complaint_of({"--nesterov"}).starts_with("--nesterov: needs"));
+    CHECK(complaint_of({"--find_unused_parameters", "--static_graph"})
+              .starts_with("--find_unused_parameters: not together with --static_graph"));
+}
+
+TEST_CASE("help lists every group, and version names the program") {
+    const auto help = parse({"--help"});
+    const auto version = parse({"--version"});
+
+    REQUIRE(help.has_value());
+    REQUIRE(std::holds_alternative<InformationText>(*help));
+    const std::string& text = std::get<InformationText>(*help).text;
+    for (const char* group :
+         {"Model:",
+          "Data:",
+          "Training:",
+          "Device:",
+          "Data parallel:",
+          "Checkpoints:",
+          "Reports:"}) {
+        CHECK_MESSAGE(text.find(group) != std::string::npos, group);
+    }
+    REQUIRE(version.has_value());
+    CHECK(std::get<InformationText>(*version).text.starts_with("trainer "));
+}
+
+TEST_CASE("of epochs and steps the smaller wins") {
+    CHECK(total_steps(options_of({}), 10) == 900);
+    CHECK(total_steps(options_of({"--epochs=2"}), 10) == 20);
+    CHECK(total_steps(options_of({"--steps=7"}), 10) == 7);
+    CHECK(total_steps(options_of({"--steps=700"}), 10) == 700);
+    CHECK(total_steps(options_of({"--steps=7", "--epochs=2"}), 10) == 7);
+    CHECK(total_steps(options_of({"--steps=25", "--epochs=2"}), 10) == 20);
+    CHECK(total_steps(options_of({"--steps=0"}), 10) == 0);
+    CHECK(
+        total_steps(options_of({"--epochs=1000000000000"}), 1'000'000'000) == 9223372036854775807
+    );
+}
+
+TEST_CASE("the description for a checkpoint has what was asked for, and no more") {
+    const auto described = describe_options(options_of({"--model=resnet18", "--steps=5"}));
+
+    std::string steps;
+    for (const auto& [name, value] : described) {
+        CHECK(name != "epochs");
+        if (name == "steps") {
+            steps = value;
+        }
+    }
+    CHECK(steps == "5");
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace ddprun::trainer
