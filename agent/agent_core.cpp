@@ -60,6 +60,7 @@ void AgentCore::on(const agent_event::LinkUp& event) {
     if (join.info.address.empty()) {
         join.info.address = event.local_address;
     }
+    address_ = join.info.address;
     if (workers_present()) {
         join.current_round = group_->round();
     }
@@ -148,7 +149,7 @@ void AgentCore::take(const PrepareRound& message) {
                       (newest_seen_ && *newest_seen_ >= message.round);
     if (!seen && !ending_) {
         prepared_ = message.round;
-        actions_.emplace_back(agent_action::BindStore{message.round});
+        actions_.emplace_back(agent_action::BindStore{message.round, address_});
     }
 }
 
@@ -229,9 +230,9 @@ void AgentCore::take(const EndJob& message) {
     if (ending_) {
         return;
     }
+    job_over_ = true;
     Ending ending;
     ending.exit_status = message.exit_status;
-    ending.say_bye = true;
     if (message.exit_status != 0) {
         ending.report = format_failure_report(settings_.join.job, message);
     }
@@ -315,8 +316,10 @@ void AgentCore::perform(const group_action::Succeeded&) {
 }
 
 void AgentCore::perform(const group_action::Stopped& action) {
-    report(RoundStopped{
-        .sequence = {}, .round = group_->round(), .later_failures = action.later_failures});
+    if (!job_over_) {
+        report(RoundStopped{
+            .sequence = {}, .round = group_->round(), .later_failures = action.later_failures});
+    }
     if (pending_ && !ending_ && stop_signal_ == 0) {
         begin_round(*std::exchange(pending_, std::nullopt));
     }
@@ -380,7 +383,7 @@ void AgentCore::finish_if_over() {
     if (!ending_ || workers_present() || finished_) {
         return;
     }
-    if (ending_->say_bye) {
+    if (job_over_) {
         report(Bye{});
     }
     if (!ending_->report.empty()) {

@@ -89,6 +89,7 @@ struct Send {
 
 struct BindStore {
     Round round;
+    std::string address;  ///< the one that we published
 };
 
 /// Close the worker stores of rounds before `round`.
@@ -182,7 +183,6 @@ private:
     /// How the job ends here, once that is known; carried out when no worker is alive.
     struct Ending {
         int exit_status = 0;
-        bool say_bye = false;
         std::string report;
     };
 
@@ -238,6 +238,7 @@ private:
     TimePoint now_{};
     AgentActions actions_;
 
+    std::string address_;  ///< published in Join
     bool link_up_ = false;
     bool welcomed_ = false;  ///< on the present connection
     bool ever_welcomed_ = false;
@@ -258,6 +259,7 @@ private:
     int interrupts_ = 0;
     std::optional<TimePoint> give_up_;  ///< when to end without hearing from the rendezvous
     std::optional<Ending> ending_;
+    bool job_over_ = false;  ///< the rendezvous said so; it needs no report but Bye
     bool finished_ = false;
 };
 

@@ -128,17 +128,6 @@ std::string cause_of(const WorkerFailure& failure) {
     return "unknown";
 }
 
-std::string describe_failure(const WorkerFailure& failure) {
-    const std::vector<std::string_view> message = lines_of(failure.message);
-    return fmt::format(
-        "{} failed: {}{}{}",
-        clean(place_of(failure)),
-        cause_of(failure),
-        message.empty() ? "" : ": ",
-        message.empty() ? std::string{} : clean(message.front())
-    );
-}
-
 std::string format_wall_time(std::int64_t unix_ms) {
     const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
     return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:03}Z", fmt::gmtime(seconds), unix_ms % 1000);

@@ -13,9 +13,6 @@ namespace ddprun {
 /// Lines with their newlines. `end` is what the rendezvous said; without failures it is its reason.
 [[nodiscard]] std::string format_failure_report(const JobId& job, const EndJob& end);
 
-/// One line for the log, without newline: "rank 1 (local 1, pid 42) failed: exit code 3".
-[[nodiscard]] std::string describe_failure(const WorkerFailure& failure);
-
 /// "exit code 3", "signal 11 (SIGSEGV), core dumped", "out of memory (signal 9)", ...
 [[nodiscard]] std::string cause_of(const WorkerFailure& failure);
 

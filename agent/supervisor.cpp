@@ -289,7 +289,7 @@ void Supervisor::Implementation::perform(const agent_action::Send& action) {
 }
 
 void Supervisor::Implementation::perform(const agent_action::BindStore& action) {
-    Result<BoundStore> store = settings_.bind_store(action.round, settings_.info.address);
+    Result<BoundStore> store = settings_.bind_store(action.round, action.address);
     AgentEvent event;
     if (store) {
         stores_[action.round] = std::move(store->owner);
