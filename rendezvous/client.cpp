@@ -139,7 +139,8 @@ private:
     void give_back(ClientSocket socket);
     milliseconds jittered(milliseconds delay);
     Result<bool> cancel(ClientSocket& socket);
-    [[nodiscard]] Result<std::string> encoded(std::string_view what, const StoreRequest& request) const;
+    [[nodiscard]] Result<std::string> encoded(std::string_view what, const StoreRequest& request)
+        const;
 
     [[nodiscard]] Error in_context(std::string_view what, const Error& error) const {
         return Error{
@@ -162,6 +163,9 @@ Result<ClientSocket> StoreClient::Implementation::open(Deadline deadline) {
         if (socket) {
             return socket;
         }
+        if (socket.error().code == Errc::malformed) {
+            return socket;  // trying again doesn't make it a store
+        }
         const milliseconds pause = jittered(delay);
         if (deadline - Clock::now() <= pause) {
             Error error = socket.error();
@@ -179,7 +183,8 @@ Result<ClientSocket> StoreClient::Implementation::open(Deadline deadline) {
 }
 
 Result<ClientSocket> StoreClient::Implementation::open_once(Deadline deadline) {
-    auto socket = ClientSocket::connect(options_.host, options_.port, deadline);
+    const Deadline attempt = std::min(deadline, after(limits::kConnectAttemptTimeout));
+    auto socket = ClientSocket::connect(options_.host, options_.port, attempt);
     if (!socket) {
         return socket;
     }
@@ -246,7 +251,8 @@ Result<std::string> StoreClient::Implementation::encoded(
             Error{
                 Errc::limit_exceeded,
                 fmt::format(
-                    "a key above {} bytes, a value above {}, more than {} keys, or above {} bytes in all",
+                    "a key above {} bytes, a value above {}, more than {} keys, or above {} bytes "
+                    "in all",
                     limits::kKeyBytesMax,
                     limits::kValueBytesMax,
                     limits::kKeysPerRequestMax,
@@ -320,8 +326,10 @@ Result<void> StoreClient::Implementation::wait_for(
         const auto answer = socket.read_u8(until);
         if (answer) {
             has_arrived = *answer == kStopWaiting;
-            return has_arrived ? Result<void>{}
-                               : fail(Errc::malformed, "wrong answer to a wait");
+            if (!has_arrived) {
+                return fail(Errc::malformed, "wrong answer to a wait");
+            }
+            return {};
         }
         if (answer.error().code != Errc::timed_out) {
             return fail(answer.error());
@@ -334,7 +342,8 @@ Result<void> StoreClient::Implementation::wait_for(
         return {};
     });
     if (talked && !has_arrived) {
-        const std::string text = fmt::format("timed out after {} ms, keys: {}", timeout.count(), listed(keys));
+        const std::string text =
+            fmt::format("timed out after {} ms, keys: {}", timeout.count(), listed(keys));
         return fail(in_context(what, Error{Errc::timed_out, text}));
     }
     return talked;
@@ -355,7 +364,9 @@ StoreClient::StoreClient(std::unique_ptr<Implementation> implementation)
 
 StoreClient::~StoreClient() = default;
 
-const StoreClientOptions& StoreClient::options() const { return implementation_->options(); }
+const StoreClientOptions& StoreClient::options() const {
+    return implementation_->options();
+}
 
 Result<void> StoreClient::set(std::string_view key, std::string_view value) {
     const std::string name = implementation_->with_prefix(key);
@@ -549,7 +560,21 @@ Result<void> StoreClient::barrier(std::string_view key, std::int64_t world_size,
 }
 
 Result<void> StoreClient::ping() {
-    return implementation_->tell("ping", PingRequest{1});
+    constexpr std::uint32_t kNonce = 2;
+    return implementation_->ask<void>(
+        "ping",
+        PingRequest{kNonce},
+        [](ClientSocket& socket, Deadline deadline) -> Result<void> {
+            const auto answer = socket.read_u32(deadline);
+            if (!answer) {
+                return fail(answer.error());
+            }
+            if (*answer != kNonce) {
+                return fail(Errc::malformed, "wrong answer to PING");
+            }
+            return {};
+        }
+    );
 }
 
 }  // namespace ddprun

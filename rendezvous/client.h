@@ -1,12 +1,13 @@
-// Client of a TCPStore-compatible server (ours, or PyTorch's from 2.5 on): blocking calls with deadlines over plain
-// sockets, no Asio, so that a worker in any C++ program can use it.
+// Client of a TCPStore-compatible server (ours, or PyTorch's from 2.5 on): blocking calls with
+// deadlines over plain sockets, no Asio, so that a worker in any C++ program can use it.
 //
-// Threads: every call may be made from any thread. A call has a connection to itself while it runs (taken from a small
-// pool, opened where none is idle), so a wait() that blocks in one thread delays no other.
-// Order: when a call that writes has returned, the server has applied it; what any thread calls afterwards sees it.
-// Reconnection: a call that finds its idle connection dead opens another before it sends anything. A request that may
-// have been applied is never sent again: the call fails with Errc::connection_lost instead.
-// Keys are sent with `key_prefix` before them; the default is PyTorch's own, so both see the same keys.
+// Threads: every call may be made from any thread. A call has a connection to itself while it runs
+// (taken from a small pool, opened where none is idle), so a wait() that blocks in one thread
+// delays no other. Order: when a call that writes has returned, the server has applied it; what any
+// thread calls afterwards sees it. Reconnection: a call that finds its idle connection dead opens
+// another before it sends anything. A request that may have been applied is never sent again: the
+// call fails with Errc::connection_lost instead. Keys are sent with `key_prefix` before them; the
+// default is PyTorch's own, so both see the same keys.
 #pragma once
 
 #include "proto/result.h"
@@ -58,8 +59,8 @@ public:
     /// Waits until all keys exist. Timeout zero: fails at once where one is missing.
     Result<void> wait(const Keys& keys, Timeout timeout = {});
 
-    /// Stores `desired` where the value is `expected` (or the key absent and `expected` empty); returns the value that
-    /// stands then, or `expected` where the key is absent.
+    /// Stores `desired` where the value is `expected` (or the key absent and `expected` empty);
+    /// returns the value that stands then, or `expected` where the key is absent.
     Result<std::string> compare_set(
         std::string_view key, std::string_view expected, std::string_view desired
     );
@@ -87,8 +88,8 @@ public:
     Result<std::optional<std::string>> try_queue_pop(std::string_view key);
     Result<std::int64_t> queue_len(std::string_view key);
 
-    /// Waits until `world_size` calls with this key have been made. After a time-out this call still counts, and a
-    /// completed barrier stays open: use each key once.
+    /// Waits until `world_size` calls with this key have been made. After a time-out this call
+    /// still counts, and a completed barrier stays open: use each key once.
     Result<void> barrier(std::string_view key, std::int64_t world_size, Timeout timeout = {});
 
     /// One round trip.

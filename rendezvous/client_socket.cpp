@@ -158,7 +158,8 @@ Result<void> ClientSocket::fill(std::size_t size, Deadline deadline) {
         input_.clear();
         used_ = 0;
     }
-    std::array<char, kReadBytes> chunk;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by recv
+    std::array<char, kReadBytes>
+        chunk;  // NOLINT(cppcoreguidelines-pro-type-member-init): filled by recv
     while (input_.size() - used_ < size) {
         const ssize_t count = ::recv(fd_, chunk.data(), chunk.size(), 0);
         if (count > 0) {

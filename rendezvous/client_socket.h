@@ -1,6 +1,6 @@
-// A blocking TCP connection with a deadline on every step, for StoreClient: plain POSIX, close-on-exec, no SIGPIPE.
-// Not thread-safe: one call at a time. Any error leaves it unusable, but for Errc::timed_out of read(), which loses
-// nothing.
+// A blocking TCP connection with a deadline on every step, for StoreClient: plain POSIX,
+// close-on-exec, no SIGPIPE. Not thread-safe: one call at a time. Any error leaves it unusable, but
+// for Errc::timed_out of read(), which loses nothing.
 #pragma once
 
 #include "proto/result.h"
@@ -49,8 +49,8 @@ private:
     std::string take(std::size_t size);
 
     int fd_ = -1;
-    std::string input_;       ///< received
-    std::size_t used_ = 0;    ///< of input_, already given out
+    std::string input_;     ///< received
+    std::size_t used_ = 0;  ///< of input_, already given out
 };
 
 /// Milliseconds until then for poll(): rounded up, 0 when it has passed, at most an hour at a time.

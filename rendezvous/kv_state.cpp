@@ -8,6 +8,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <map>
 
 namespace ddprun {
 
@@ -165,12 +166,7 @@ void KvState::handle(ClientId, const MultiGetRequest& request, KvEffects& effect
 }
 
 void KvState::handle(ClientId, const MultiSetRequest& request, KvEffects& effects) {
-    std::size_t bytes = 0;
-    for (const auto& [key, value] : request.pairs) {
-        bytes += key.size() + value.size();
-    }
-    if (counters_.bytes + bytes > limits_.bytes_max ||
-        keys_.size() + request.pairs.size() > limits_.keys_max) {
+    if (!fits_all(request)) {
         refuse("the store is full", effects);
         return;
     }
@@ -275,20 +271,6 @@ void KvState::handle(ClientId client, const BarrierRequest& request, KvEffects& 
 
 // ---- parts
 
-void KvState::client_gone(ClientId client) {
-    const auto wait = waits_.find(client);
-    if (wait == waits_.end()) {
-        return;
-    }
-    for (Registration& registration : wait->second.registrations) {
-        if (registration.is_linked) {
-            unlink(registration);
-        }
-    }
-    waits_.erase(wait);
-    counters_.waiting_clients = waits_.size();
-}
-
 bool KvState::is_ready(std::string_view key) const {
     return keys_.contains(key) || queues_.contains(key);
 }
@@ -306,6 +288,31 @@ bool KvState::fits(std::string_view key, std::size_t value_bytes) const {
                counters_.bytes + key.size() + value_bytes <= limits_.bytes_max;
     }
     return counters_.bytes - found->second->size() + value_bytes <= limits_.bytes_max;
+}
+
+bool KvState::fits_all(const MultiSetRequest& request) const {
+    std::size_t keys = keys_.size() + request.pairs.size();
+    std::size_t bytes = counters_.bytes;
+    for (const auto& [key, value] : request.pairs) {
+        bytes += key.size() + value.size();
+    }
+    if (keys <= limits_.keys_max && bytes <= limits_.bytes_max) {
+        return true;  // even if it replaced nothing
+    }
+    std::map<std::string_view, std::size_t> sizes;  // of the last value of each key
+    for (const auto& [key, value] : request.pairs) {
+        sizes[key] = value.size();
+    }
+    keys = keys_.size();
+    bytes = counters_.bytes;
+    for (const auto& [key, size] : sizes) {
+        const auto found = keys_.find(key);
+        const bool is_new = found == keys_.end();
+        keys += is_new ? 1 : 0;
+        bytes += is_new ? key.size() + size : size;
+        bytes -= is_new ? 0 : found->second->size();
+    }
+    return keys <= limits_.keys_max && bytes <= limits_.bytes_max;
 }
 
 void KvState::store(std::string_view key, StoreValue value) {
@@ -336,82 +343,6 @@ const std::string* KvState::counter_text(std::string_view key, std::int64_t& num
 void KvState::refuse(std::string_view reason, KvEffects& effects) {
     ++counters_.refused;
     effects.offence = reason;
-}
-
-void KvState::register_wait(ClientId client, const std::vector<std::string_view>& keys) {
-    Wait& wait = waits_[client];
-    wait.missing = keys.size();
-    wait.registrations.resize(keys.size());
-    for (std::size_t i = 0; i < keys.size(); ++i) {
-        wait.registrations[i].client = client;
-        link(wait.registrations[i], keys[i]);
-    }
-    counters_.waiting_clients = waits_.size();
-}
-
-void KvState::link(Registration& registration, std::string_view key) {
-    auto list = waiters_.find(key);
-    if (list == waiters_.end()) {
-        list = waiters_.emplace(key, WaiterList{}).first;
-    }
-    registration.list = list;
-    registration.previous = list->second.last;
-    (registration.previous == nullptr ? list->second.first : registration.previous->next) =
-        &registration;
-    list->second.last = &registration;
-    registration.is_linked = true;
-    ++counters_.registrations;
-}
-
-void KvState::unlink(Registration& registration) {
-    WaiterList& list = registration.list->second;
-    (registration.previous == nullptr ? list.first : registration.previous->next) =
-        registration.next;
-    (registration.next == nullptr ? list.last : registration.next->previous) =
-        registration.previous;
-    registration.is_linked = false;
-    --counters_.registrations;
-    if (list.first == nullptr) {
-        waiters_.erase(registration.list);
-    }
-}
-
-/// The registration's key is there; true when that was the last one its client waited for.
-bool KvState::arrive(Registration& registration, KvEffects& effects) {
-    const ClientId client = registration.client;
-    unlink(registration);
-    const auto wait = waits_.find(client);
-    DDPRUN_ASSERT(wait != waits_.end() && wait->second.missing > 0);
-    if (--wait->second.missing > 0) {
-        return false;
-    }
-    waits_.erase(wait);
-    counters_.waiting_clients = waits_.size();
-    effects.released.push_back(client);
-    return true;
-}
-
-void KvState::wake_all(std::string_view key, KvEffects& effects) {
-    const auto list = waiters_.find(key);
-    Registration* next = list == waiters_.end() ? nullptr : list->second.first;
-    while (next != nullptr) {
-        Registration& registration = *next;
-        next = registration.next;
-        arrive(registration, effects);
-    }
-}
-
-/// One pushed value serves one consumer: the first whose wait is over by it.
-void KvState::wake_one(std::string_view key, KvEffects& effects) {
-    const auto list = waiters_.find(key);
-    Registration* next = list == waiters_.end() ? nullptr : list->second.first;
-    while (next != nullptr) {
-        Registration& registration = *next;
-        next = registration.next;
-        if (arrive(registration, effects)) {
-            return;
-        }
-    }
 }
 
 }  // namespace ddprun

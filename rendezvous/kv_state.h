@@ -127,6 +127,7 @@ private:
     [[nodiscard]] bool is_ready(std::string_view key) const;
     [[nodiscard]] StoreValue find(std::string_view key) const;
     [[nodiscard]] bool fits(std::string_view key, std::size_t value_bytes) const;
+    [[nodiscard]] bool fits_all(const MultiSetRequest& request) const;
     void store(std::string_view key, StoreValue value);
     void register_wait(ClientId client, const std::vector<std::string_view>& keys);
     void wake_all(std::string_view key, KvEffects& effects);

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -22,15 +23,27 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
-std::string text_of(const tcp::endpoint& endpoint) {
-    const bool is_v6 = endpoint.address().is_v6();
-    return fmt::format(
-        "{}{}{}:{}",
-        is_v6 ? "[" : "",
-        endpoint.address().to_string(),
-        is_v6 ? "]" : "",
-        endpoint.port()
-    );
+/// What accepted connections inherit. Replies must not wait for acknowledgements; a peer that has
+/// vanished without a word must not stay for ever. The server works without either.
+void set_inherited_options(int fd) {
+    struct Option {
+        int level;
+        int name;
+        int value;
+    };
+
+    constexpr std::array<Option, 5> kOptions{{
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, 60},
+        {IPPROTO_TCP, TCP_KEEPINTVL, 15},
+        {IPPROTO_TCP, TCP_KEEPCNT, 4},
+    }};
+    for (const Option& option : kOptions) {
+        static_cast<void>(
+            ::setsockopt(fd, option.level, option.name, &option.value, sizeof option.value)
+        );
+    }
 }
 
 Result<tcp::acceptor> listen_at(
@@ -55,6 +68,7 @@ Result<tcp::acceptor> listen_at(
     if (endpoint.address().is_v6()) {
         good = good && ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &only_v6, sizeof only_v6) == 0;
     }
+    set_inherited_options(fd);
     good = good && ::bind(fd, endpoint.data(), static_cast<socklen_t>(endpoint.size())) == 0 &&
            ::listen(fd, SOMAXCONN) == 0;
     if (!good) {
@@ -91,6 +105,16 @@ Result<std::vector<tcp::acceptor>> listen_everywhere(asio::io_context& io_contex
 }
 
 }  // namespace
+
+std::string text_of(const tcp::endpoint& endpoint) {
+    asio::ip::address address = endpoint.address();
+    if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+        address = asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6());
+    }
+    const std::string text = address.to_string();
+    return address.is_v6() ? fmt::format("[{}]:{}", text, endpoint.port())
+                           : fmt::format("{}:{}", text, endpoint.port());
+}
 
 Result<std::vector<tcp::acceptor>> listen_on(
     asio::io_context& io_context, const std::vector<std::string>& addresses, Port port
@@ -137,9 +161,6 @@ Result<Accepted> accept_from(tcp::acceptor& acceptor) {
         }
     }
     peer.resize(size);
-    const int on = 1;
-    // Without it replies would wait for acknowledgements; nothing else depends on it.
-    static_cast<void>(::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
     tcp::socket socket{acceptor.get_executor()};
     error_code error;
     socket.assign(peer.protocol(), fd, error);
@@ -148,7 +169,7 @@ Result<Accepted> accept_from(tcp::acceptor& acceptor) {
         return fail(Errc::limit_exceeded, fmt::format("accept: {}", error.message()));
     }
     socket.non_blocking(true, error);
-    return Accepted{std::move(socket), text_of(peer)};
+    return Accepted{std::move(socket), peer};
 }
 
 void raise_descriptor_limit() {

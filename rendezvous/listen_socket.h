@@ -20,9 +20,12 @@ namespace ddprun {
     boost::asio::io_context& io_context, const std::vector<std::string>& addresses, Port port
 );
 
+/// "ADDRESS:PORT" in numbers, "[ADDRESS]:PORT" for IPv6.
+[[nodiscard]] std::string text_of(const boost::asio::ip::tcp::endpoint& endpoint);
+
 struct Accepted {
     boost::asio::ip::tcp::socket socket;
-    std::string peer;  ///< "ADDRESS:PORT", numeric
+    boost::asio::ip::tcp::endpoint peer;
 };
 
 /// The next waiting connection, non-blocking and without delay (TCP_NODELAY). Errc::timed_out: none

@@ -13,6 +13,16 @@ namespace {
 /// Values up to this size are copied into the reply; above it sharing is cheaper.
 constexpr std::size_t kShareBytesMin = 4 * limits::kKiB;
 
+/// In a reply that is long already memory counts more than time.
+constexpr std::size_t kLongReplyBytes = 256 * limits::kKiB;
+constexpr std::size_t kLongShareBytesMin = 128;
+
+/// A piece takes no more text beyond this, so that its written part is freed in time.
+constexpr std::size_t kPieceBytesMax = 64 * limits::kKiB;
+
+/// Written pieces are dropped when there are this many.
+constexpr std::size_t kWrittenPiecesMax = 64;
+
 /// An idle connection keeps no more than this for its next reply.
 constexpr std::size_t kKeptCapacityMax = 256;
 
@@ -26,10 +36,11 @@ std::string_view ReplyBuffer::view_of(const Piece& piece) {
 }
 
 void ReplyBuffer::bytes(std::string_view text) {
-    if (pieces_.empty() || !std::holds_alternative<std::string>(pieces_.back())) {
-        pieces_.emplace_back(std::string{});
+    auto* last = pieces_.empty() ? nullptr : std::get_if<std::string>(&pieces_.back());
+    if (last == nullptr || last->size() > kPieceBytesMax) {
+        last = &std::get<std::string>(pieces_.emplace_back(std::string{}));
     }
-    std::get<std::string>(pieces_.back()).append(text);
+    last->append(text);
     size_ += text.size();
 }
 
@@ -47,7 +58,7 @@ void ReplyBuffer::number(std::int64_t value) {
 void ReplyBuffer::value(const StoreValue& value) {
     const std::size_t size = value == nullptr ? 0 : value->size();
     number(static_cast<std::int64_t>(size));
-    if (size >= kShareBytesMin) {
+    if (size >= (size_ > kLongReplyBytes ? kLongShareBytesMin : kShareBytesMin)) {
         pieces_.emplace_back(value);
         size_ += size;
     } else if (size > 0) {
@@ -79,13 +90,25 @@ void ReplyBuffer::consume(std::size_t count) {
             break;
         }
         count -= left;
-        pieces_[first_] = std::string{};  // lets a shared value go at once
+        pieces_[first_].emplace<std::string>();  // lets its memory or shared value go at once
         ++first_;
         offset_ = 0;
     }
     if (size_ == 0) {
         clear();
+    } else if (first_ >= kWrittenPiecesMax && 2 * first_ >= pieces_.size()) {
+        pieces_.erase(pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(first_));
+        first_ = 0;
     }
+}
+
+std::size_t ReplyBuffer::own_bytes() const {
+    std::size_t bytes = pieces_.capacity() * sizeof(Piece);
+    for (const Piece& piece : pieces_) {
+        const auto* text = std::get_if<std::string>(&piece);
+        bytes += text == nullptr ? 0 : text->capacity();
+    }
+    return bytes;
 }
 
 std::string ReplyBuffer::text() const {

@@ -27,6 +27,9 @@ public:
 
     [[nodiscard]] std::size_t size() const { return size_; }
 
+    /// Memory of this buffer alone, without the shared values.
+    [[nodiscard]] std::size_t own_bytes() const;
+
     [[nodiscard]] bool empty() const { return size_ == 0; }
 
     /// The first `count` pieces at most, as they have to be written; valid until the next change.

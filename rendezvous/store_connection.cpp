@@ -39,12 +39,10 @@ std::optional<bool> is_http(std::string_view bytes) {
 
 }  // namespace
 
-StoreConnection::StoreConnection(
-    Socket socket, ClientId id, std::string peer, StoreConnectionHost& host
-)
-    : socket_(std::move(socket)),
+StoreConnection::StoreConnection(Accepted accepted, ClientId id, StoreConnectionHost& host)
+    : socket_(std::move(accepted.socket)),
       id_(id),
-      peer_(std::move(peer)),
+      peer_(accepted.peer),
       host_(&host) {}
 
 void StoreConnection::start() {
@@ -81,18 +79,27 @@ void StoreConnection::on_readable() {
         }
         turn_bytes += count;
         take({buffer.data(), count});
-        const bool is_full = unsent_.size() > 0;
-        if (host_ == nullptr || count < buffer.size() || is_full) {
+        if (host_ == nullptr) {
+            return;
+        }
+        if (count < buffer.size() || !unsent_.empty()) {
             break;
         }
     }
-    if (host_ == nullptr) {
-        return;
-    }
     StoreCounters& counters = host_->counters();
     counters.turn_bytes_longest = std::max(counters.turn_bytes_longest, turn_bytes);
-    if (unsent_.size() <= host_->options().unsent_bytes_max) {
-        wait_readable();  // else after the client has read
+    read_on();
+}
+
+bool StoreConnection::is_full() const {
+    return unsent_.size() > host_->options().unsent_bytes_max;
+}
+
+/// Reads again: now, or when the client has taken its replies.
+void StoreConnection::read_on() {
+    is_paused_ = is_paused_ || is_full();
+    if (!is_paused_) {
+        wait_readable();
     }
 }
 
@@ -120,6 +127,9 @@ void StoreConnection::take(std::string_view bytes) {
         }
     }
     flush();
+    if (host_ != nullptr && is_paused_) {
+        wait_writable();  // the rest has its turn after other clients
+    }
 }
 
 void StoreConnection::keep_partial(std::string_view rest) {
@@ -149,6 +159,9 @@ void StoreConnection::update_partial_deadlines(bool is_partial) {
 /// Handles all whole requests at the front; returns how many bytes they were.
 std::size_t StoreConnection::handle_requests(std::string_view bytes) {
     std::size_t used = 0;
+    if (bytes.empty()) {
+        return used;
+    }
     if (!is_validated_ && !handle_opening(bytes)) {
         return 0;
     }
@@ -169,8 +182,9 @@ std::size_t StoreConnection::handle_requests(std::string_view bytes) {
             return used;
         }
         used += size;
-        if (unsent_.size() > host_->options().unsent_bytes_max) {
-            break;  // the client reads first; the rest is kept
+        if (is_full()) {
+            is_paused_ = true;  // the client reads first; the rest is kept
+            break;
         }
     }
     return used;
@@ -182,13 +196,16 @@ bool StoreConnection::handle_opening(std::string_view bytes) {
         return true;
     }
     if (bytes.front() == kAgentMagic[0] && host_->options().on_agent) {
-        std::string first{bytes};
-        host_->hand_over_agent(*this, std::move(first));
+        host_->hand_over(*this, host_->options().on_agent, bytes);
         return false;
     }
     const std::optional<bool> http = is_http(bytes);
     if (!http) {
         return false;  // more bytes will tell
+    }
+    if (*http && host_->options().on_http) {
+        host_->hand_over(*this, host_->options().on_http, bytes);
+        return false;
     }
     if (*http) {
         answer_http();
@@ -234,27 +251,29 @@ void StoreConnection::release() {
 }
 
 void StoreConnection::flush() {
-    if (host_ == nullptr || is_writing_) {
-        return;
-    }
-    const bool is_all_written = write_some();
     if (host_ == nullptr) {
         return;
     }
-    host_->counters().unsent_bytes += unsent_.size() - unsent_counted_;
-    unsent_counted_ = unsent_.size();
-    if (is_all_written) {
-        if (is_finishing_) {
-            close({});
-        } else if (partial_.empty()) {
-            host_->clear_deadline(*this, StoreConnectionHost::Deadline::progress);
-        }
+    const bool is_all_written = !is_writing_ && write_some();
+    if (host_ == nullptr) {
         return;
     }
-    if (!deadlines[static_cast<std::size_t>(StoreConnectionHost::Deadline::progress)].is_set) {
-        host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
+    count_unsent();
+    if (!is_all_written) {
+        wait_writable();
+        return;
     }
-    wait_writable();
+    if (is_finishing_) {
+        close({});
+    } else if (partial_.empty()) {
+        host_->clear_deadline(*this, StoreConnectionHost::Deadline::progress);
+    }
+}
+
+void StoreConnection::count_unsent() {
+    host_->counters().unsent_bytes += unsent_.size();
+    host_->counters().unsent_bytes -= unsent_counted_;
+    unsent_counted_ = unsent_.size();
 }
 
 /// Writes as much as the socket takes; true when nothing is left.
@@ -284,23 +303,32 @@ bool StoreConnection::write_some() {
 }
 
 void StoreConnection::wait_writable() {
+    if (is_writing_) {
+        return;
+    }
     is_writing_ = true;
+    if (!deadlines[static_cast<std::size_t>(StoreConnectionHost::Deadline::progress)].is_set) {
+        host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
+    }
     socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const error_code& error) {
         self->is_writing_ = false;
-        if (error || self->host_ == nullptr) {
-            return;
-        }
-        self->host_->set_deadline(*self, StoreConnectionHost::Deadline::progress);
-        self->flush();
-        if (self->host_ == nullptr) {
-            return;
-        }
-        if (self->unsent_.size() <= self->host_->options().unsent_bytes_max) {
-            // Requests that were kept while the client didn't read have their turn first.
-            self->take({});
-            self->wait_readable();
+        if (!error && self->host_ != nullptr) {
+            self->on_writable();
         }
     });
+}
+
+void StoreConnection::on_writable() {
+    host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
+    flush();
+    if (host_ == nullptr || !is_paused_ || is_full()) {
+        return;
+    }
+    is_paused_ = false;
+    take({});  // requests that were kept while the client didn't read go first
+    if (host_ != nullptr) {
+        read_on();
+    }
 }
 
 void StoreConnection::finish() {

@@ -4,6 +4,7 @@
 
 #include "proto/store_parser.h"
 #include "rendezvous/kv_state.h"
+#include "rendezvous/listen_socket.h"
 #include "rendezvous/store_server.h"
 
 #include <boost/asio/ip/tcp.hpp>
@@ -40,7 +41,12 @@ public:
     virtual void set_deadline(StoreConnection& connection, Deadline deadline) = 0;
     virtual void clear_deadline(StoreConnection& connection, Deadline deadline) = 0;
 
-    virtual void hand_over_agent(StoreConnection& connection, std::string first_bytes) = 0;
+    /// The connection speaks another dialect: its socket goes to `handover`.
+    virtual void hand_over(
+        StoreConnection& connection,
+        const StoreServerOptions::Handover& handover,
+        std::string_view first_bytes
+    ) = 0;
 
     /// Logs the reason and forgets the connection. `reason` empty: the client went by itself.
     virtual void closed(StoreConnection& connection, std::string_view reason) = 0;
@@ -51,7 +57,7 @@ public:
     using Socket = boost::asio::ip::tcp::socket;
     using Clock = StoreConnectionHost::Clock;
 
-    StoreConnection(Socket socket, ClientId id, std::string peer, StoreConnectionHost& host);
+    StoreConnection(Accepted accepted, ClientId id, StoreConnectionHost& host);
     StoreConnection(const StoreConnection&) = delete;
     StoreConnection& operator=(const StoreConnection&) = delete;
     ~StoreConnection() = default;
@@ -72,7 +78,7 @@ public:
 
     [[nodiscard]] ClientId id() const { return id_; }
 
-    [[nodiscard]] const std::string& peer() const { return peer_; }
+    [[nodiscard]] std::string peer() const { return text_of(peer_); }
 
     [[nodiscard]] bool is_validated() const { return is_validated_; }
 
@@ -89,6 +95,7 @@ private:
     void wait_readable();
     void wait_writable();
     void on_readable();
+    void on_writable();
     void take(std::string_view bytes);
     std::size_t handle_requests(std::string_view bytes);
     bool handle_opening(std::string_view bytes);
@@ -97,10 +104,13 @@ private:
     void update_partial_deadlines(bool is_partial);
     bool handle_request(std::string_view request);
     bool write_some();
+    void count_unsent();
+    void read_on();
+    [[nodiscard]] bool is_full() const;
 
     Socket socket_;
     ClientId id_;
-    std::string peer_;
+    boost::asio::ip::tcp::endpoint peer_;
     StoreConnectionHost* host_;  ///< null once closed
     StoreParser parser_;
     std::string partial_;  ///< the beginning of a request that isn't whole
@@ -109,7 +119,8 @@ private:
     bool is_validated_ = false;
     bool is_reading_ = false;
     bool is_writing_ = false;
-    bool is_finishing_ = false;
+    bool is_paused_ = false;     ///< not read from until it has taken its replies
+    bool is_finishing_ = false;  ///< closes when its replies are written
 };
 
 }  // namespace ddprun

@@ -37,6 +37,7 @@ public:
           acceptors_(std::move(acceptors)),
           state_(options_.kv_limits),
           timer_(io_context),
+          stop_timer_(io_context),
           read_buffer_(limits::kReadChunkBytes, '\0'),
           reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
 
@@ -55,15 +56,21 @@ public:
     void shut_down() {
         close_acceptors();
         timer_.cancel();
-        while (!connections_.empty()) {
-            connections_.begin()->second->close({});
-        }
+        stop_timer_.cancel();
         done_ = {};
+        close_connections();
     }
 
     void stop(std::function<void()> done) {
         done_ = std::move(done);
         close_acceptors();
+        stop_timer_.expires_after(options_.deadlines.stop);
+        stop_timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+            const auto self = weak.lock();
+            if (!error && self != nullptr) {
+                self->close_connections();
+            }
+        });
         std::vector<std::shared_ptr<StoreConnection>> all;
         for (const auto& [id, connection] : connections_) {
             all.push_back(connection);
@@ -94,7 +101,11 @@ public:
     void apply(ClientId client, std::string_view request, KvEffects& effects) override;
     void set_deadline(StoreConnection& connection, Deadline deadline) override;
     void clear_deadline(StoreConnection& connection, Deadline deadline) override;
-    void hand_over_agent(StoreConnection& connection, std::string first_bytes) override;
+    void hand_over(
+        StoreConnection& connection,
+        const StoreServerOptions::Handover& handover,
+        std::string_view first_bytes
+    ) override;
     void closed(StoreConnection& connection, std::string_view reason) override;
 
 private:
@@ -103,6 +114,7 @@ private:
     void turn_away(tcp::acceptor& acceptor);
     void admit(Accepted accepted);
     void close_acceptors();
+    void close_connections();
     void arm_timer();
     void on_timer();
     void finish_if_empty();
@@ -119,6 +131,7 @@ private:
     std::uint64_t last_id_ = 0;
     std::array<Queue, 3> queues_;  ///< by kind of deadline, each in order of time
     asio::steady_timer timer_;
+    asio::steady_timer stop_timer_;
     std::optional<Clock::time_point> timer_at_;
     std::string read_buffer_;
     int reserve_;  ///< given up for a moment to turn a connection away when no other is left
@@ -166,7 +179,9 @@ void StoreServer::Implementation::turn_away(tcp::acceptor& acceptor) {
         static_cast<void>(accept_from(acceptor));  // closed at once by its destructor
         reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     }
-    ++counters_.refused_full;
+    if (++counters_.refused_full > 1) {
+        return;  // said once; the counter tells how often
+    }
     log_.warning(
         "store port={}: a connection was turned away: no descriptor is left (try: ulimit -n)",
         endpoint_.port()
@@ -181,14 +196,12 @@ void StoreServer::Implementation::admit(Accepted accepted) {
         log_.debug(
             "store port={} peer={}: turned away, too many connections",
             endpoint_.port(),
-            accepted.peer
+            text_of(accepted.peer)
         );
         return;
     }
     const ClientId id{++last_id_};
-    const auto connection = std::make_shared<StoreConnection>(
-        std::move(accepted.socket), id, std::move(accepted.peer), *this
-    );
+    const auto connection = std::make_shared<StoreConnection>(std::move(accepted), id, *this);
     connections_.emplace(id, connection);
     counters_.connections = connections_.size();
     ++counters_.unvalidated;
@@ -203,6 +216,12 @@ void StoreServer::Implementation::close_acceptors() {
 }
 
 // ---- connections
+
+void StoreServer::Implementation::close_connections() {
+    while (!connections_.empty()) {
+        connections_.begin()->second->close({});
+    }
+}
 
 void StoreServer::Implementation::apply(
     ClientId client, std::string_view request, KvEffects& effects
@@ -225,13 +244,22 @@ void StoreServer::Implementation::apply(
     }
 }
 
-void StoreServer::Implementation::hand_over_agent(
-    StoreConnection& connection, std::string first_bytes
+void StoreServer::Implementation::hand_over(
+    StoreConnection& connection,
+    const StoreServerOptions::Handover& handover,
+    std::string_view first_bytes
 ) {
     ++counters_.handed_over;
+    std::string first{first_bytes};  // close() frees what they may be part of
     tcp::socket socket = connection.take_socket();
     connection.close({});
-    options_.on_agent(std::move(socket), std::move(first_bytes));
+    // From the loop, so that the handler may do what it likes with this server.
+    asio::post(
+        io_context_,
+        [handover, socket = std::move(socket), first = std::move(first)]() mutable {
+            handover(std::move(socket), std::move(first));
+        }
+    );
 }
 
 void StoreServer::Implementation::closed(StoreConnection& connection, std::string_view reason) {
@@ -253,6 +281,8 @@ void StoreServer::Implementation::closed(StoreConnection& connection, std::strin
 
 void StoreServer::Implementation::finish_if_empty() {
     if (done_ && connections_.empty()) {
+        timer_.cancel();
+        stop_timer_.cancel();
         asio::post(io_context_, std::exchange(done_, {}));
     }
 }

@@ -32,16 +32,23 @@ struct StoreDeadlines {
     std::chrono::milliseconds handshake = limits::kHandshakeTimeout;  ///< for the first request
     std::chrono::milliseconds progress = limits::kProgressTimeout;    ///< without a byte in or out
     std::chrono::milliseconds request = limits::kRequestTimeout;      ///< for one whole request
+    std::chrono::milliseconds stop =
+        limits::kStoreStopTimeout;  ///< to write what is due at the end
 };
 
 struct StoreServerOptions {
+    using Handover = std::function<void(boost::asio::ip::tcp::socket, std::string first_bytes)>;
+
     /// Numeric addresses to listen on, all at the same port. Empty: every interface, both families.
     std::vector<std::string> addresses;
     Port port{0};
     bool serve_store = true;  ///< false: an endpoint for agents only
     /// Gets each connection that begins with the agent protocol's magic, with the bytes read so
     /// far.
-    std::function<void(boost::asio::ip::tcp::socket, std::string first_bytes)> on_agent;
+    Handover on_agent;
+    /// Gets each connection that begins with an HTTP method; absent: a short answer says what this
+    /// port is.
+    Handover on_http;
     StoreDeadlines deadlines;
     KvLimits kv_limits;
     std::size_t connections_max = limits::kStoreConnectionsMax;
@@ -59,7 +66,7 @@ struct StoreCounters {
     std::uint64_t closed_offence = 0;    ///< beyond a limit, malformed or senseless requests
     std::uint64_t closed_stalled = 0;    ///< no progress in a request or a reply
     std::uint64_t refused_full = 0;      ///< too many connections
-    std::uint64_t handed_over = 0;       ///< agents
+    std::uint64_t handed_over = 0;       ///< agents, and HTTP clients where somebody wants them
     std::size_t turn_bytes_longest =
         0;  ///< most bytes handled for one client in one turn of the loop
 };
@@ -83,8 +90,8 @@ public:
     [[nodiscard]] const StoreCounters& counters() const;
     [[nodiscard]] const KvCounters& kv_counters() const;
 
-    /// Listens no more; writes the replies that are due, closes clients that wait, then calls
-    /// `done`.
+    /// Listens no more; closes clients that wait, writes the replies that are due (within
+    /// deadlines.stop), then calls `done` from the loop: no connection is left.
     void stop(std::function<void()> done);
 
     class Implementation;
