@@ -39,4 +39,10 @@ struct WorkerFailure {
 /// The exit status that this failure gives to the job (proto/exit_codes.h).
 [[nodiscard]] int exit_status_of(const WorkerFailure& failure);
 
+/// "signal 9 (SIGKILL)".
+[[nodiscard]] std::string describe_signal(std::int32_t signal);
+
+/// In plain words, for example "rank 1 on node2 (pid 4711) was killed by signal 9 (SIGKILL)".
+[[nodiscard]] std::string describe_failure(const WorkerFailure& failure);
+
 }  // namespace ddprun

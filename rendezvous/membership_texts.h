@@ -11,12 +11,6 @@
 
 namespace ddprun {
 
-/// "signal 9 (SIGKILL)".
-[[nodiscard]] std::string describe_signal(std::int32_t signal);
-
-/// "rank 1 on node2 (pid 4711) was killed by signal 9 (SIGKILL)".
-[[nodiscard]] std::string describe_failure(const WorkerFailure& failure);
-
 /// "node2 (agent pid 4711)".
 [[nodiscard]] std::string describe_node(const NodeInfo& info);
 

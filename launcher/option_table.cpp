@@ -1,0 +1,87 @@
+#include "launcher/option_table.h"
+
+#include <algorithm>
+#include <array>
+
+namespace ddprun::launcher {
+
+namespace {
+
+using enum OptionGroup;
+
+constexpr auto kOptions = std::to_array<OptionDefinition>({
+    // clang-format off
+    {"nnodes", '\0', "N|MIN:MAX", "PET_NNODES", job,
+     "Number of nodes, or its range (default 1)"},
+    {"nproc_per_node", '\0', "N|auto|cpu|gpu", "PET_NPROC_PER_NODE", job,
+     "Workers on this node (default 1); auto: one per GPU, without GPUs one per CPU"},
+    {"max_restarts", '\0', "N", "PET_MAX_RESTARTS", job,
+     "How often the job may start again because a worker failed (default 0)"},
+    {"role", '\0', "NAME", "PET_ROLE", job,
+     "Role of this node's workers, shown in the prefix of their lines (default \"default\")"},
+    {"standalone", '\0', "", "PET_STANDALONE", job,
+     "A job of this node alone, on loopback, on a free port; other rendezvous options are ignored"},
+
+    {"rdzv_backend", '\0', "static|c10d", "PET_RDZV_BACKEND", rendezvous,
+     "Both mean ddprun's own rendezvous; static takes its endpoint from --master_addr and --master_port"},
+    {"rdzv_endpoint", '\0', "HOST[:PORT]", "PET_RDZV_ENDPOINT", rendezvous,
+     "Where the nodes meet; the node that owns this address hosts (default port 29400)"},
+    {"rdzv_id", '\0', "ID", "PET_RDZV_ID", rendezvous,
+     "Name of the job (default \"none\")"},
+    {"rdzv_conf", '\0', "K=V,...", "PET_RDZV_CONF", rendezvous,
+     "Rendezvous settings: join_timeout, last_call_timeout, heartbeat_interval, heartbeat_misses, "
+     "lost_timeout, membership_rounds_max, is_host; may be repeated"},
+    {"node_rank", '\0', "N", "PET_NODE_RANK", rendezvous,
+     "Group rank of this node (default: by host name and arrival)"},
+    {"master_addr", '\0', "HOST", "PET_MASTER_ADDR", rendezvous,
+     "Host of the endpoint where --rdzv_endpoint is not given (default 127.0.0.1)"},
+    {"master_port", '\0', "PORT", "PET_MASTER_PORT", rendezvous,
+     "Port of the endpoint where --rdzv_endpoint is not given (default 29500)"},
+    {"local_addr", '\0', "ADDR", "PET_LOCAL_ADDR", rendezvous,
+     "Address of this node for the others (default: the one by which it reaches the rendezvous)"},
+
+    {"module", 'm', "", "PET_MODULE", workers,
+     "PROGRAM is a Python module: python3 -u -m PROGRAM"},
+    {"no_python", '\0', "", "PET_NO_PYTHON", workers,
+     "Execute PROGRAM itself even if its name ends in .py"},
+    {"shutdown_timeout", '\0', "SECONDS", "PET_SHUTDOWN_TIMEOUT", workers,
+     "Time that workers have between the signal to stop and SIGKILL (default 30)"},
+    {"omp_num_threads", '\0', "N", "", workers,
+     "OMP_NUM_THREADS of the workers (default: allowed CPUs / workers of this node)"},
+    {"start_method", '\0', "spawn|fork|forkserver", "PET_START_METHOD", workers,
+     "Accepted for torchrun's sake, without effect: workers are executed, never forked"},
+    {"monitor_interval", '\0', "SECONDS", "PET_MONITOR_INTERVAL", workers,
+     "Accepted for torchrun's sake, without effect: nothing is polled"},
+
+    {"exit_code", '\0', "ddprun|torchrun", "", other,
+     "Exit status of a failed job: that of the first failed worker, or always 1 (default ddprun)"},
+    {"log_level", '\0', "LEVEL", "LOGLEVEL", logs,
+     "What ddprun itself logs to stderr: debug, info, warning or error (default info)"},
+    {"help", 'h', "", "", other, "Print this help and exit"},
+    {"version", '\0', "", "", other, "Print the version and exit"},
+    // clang-format on
+});
+
+}  // namespace
+
+std::span<const OptionDefinition> option_table() {
+    return kOptions;
+}
+
+std::string_view title_of(OptionGroup group) {
+    switch (group) {
+        case job: return "Job";
+        case rendezvous: return "Rendezvous";
+        case workers: return "Workers";
+        case logs: return "Logs";
+        case other: return "Other";
+    }
+    return "Other";
+}
+
+const OptionDefinition* find_option(std::string_view name) {
+    const auto found = std::ranges::find(kOptions, name, &OptionDefinition::name);
+    return found == kOptions.end() ? nullptr : &*found;
+}
+
+}  // namespace ddprun::launcher

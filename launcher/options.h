@@ -1,0 +1,65 @@
+// The command line of ddprun: arguments and environment become a validated Command, or one sentence
+// that says what is wrong. Nothing is started or looked up here but the environment that is passed
+// in.
+#pragma once
+
+#include "launcher/rendezvous_conf.h"
+#include "proto/agent_messages.h"
+#include "proto/log.h"
+#include "proto/result.h"
+#include "rendezvous/endpoint.h"
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace ddprun::launcher {
+
+using Environment = std::map<std::string, std::string>;
+
+/// How many workers: a number, or what to count on this machine.
+enum class WorkerSource : std::uint8_t { number, automatic, cpu, gpu };
+
+struct LaunchCommand {
+    WorkerSource worker_source = WorkerSource::number;
+    LocalWorldSize nproc_per_node{1};  ///< where worker_source is `number`
+    bool standalone = false;
+    Endpoint endpoint;  ///< unused where standalone
+    JobId job;          ///< empty where standalone: a random one is drawn
+    JobSpec spec;
+    std::chrono::milliseconds lost_timeout{60'000};
+    std::optional<bool> is_host;
+    std::optional<GroupRank> node_rank;
+    std::string local_addr;  ///< empty: the one by which the rendezvous is reached
+    std::string role = "default";
+    std::chrono::milliseconds shutdown_timeout{30'000};
+    std::optional<std::int32_t> omp_num_threads;
+    bool torchrun_exit_code = false;
+    LogLevel log_level = LogLevel::info;
+    bool is_module = false;
+    bool no_python = false;
+    std::vector<std::string> program;  ///< as given, with its arguments; not empty
+    std::vector<std::string> notes;    ///< sentences for the log: what was accepted without effect
+};
+
+struct HelpCommand {};
+
+struct VersionCommand {};
+
+using Command = std::variant<LaunchCommand, HelpCommand, VersionCommand>;
+
+/// `arguments` without argv[0]. Errors: Errc::invalid_argument; the context names the option, or
+/// the variable, and its value.
+[[nodiscard]] Result<Command> parse_command(
+    std::span<const std::string> arguments, const Environment& environment
+);
+
+/// Text of --help: grouped, at most 100 columns.
+[[nodiscard]] std::string help_text();
+
+}  // namespace ddprun::launcher

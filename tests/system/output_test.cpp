@@ -1,0 +1,132 @@
+// What the workers write reaches the console whole and unmixed.
+#include "tests/support/command.h"
+#include "tests/support/system.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <string>
+#include <vector>
+
+namespace ddprun::test {
+namespace {
+
+TEST_SUITE_BEGIN("system/output");
+
+TEST_CASE("a lone worker's bytes are passed on as they are") {
+    const CommandResult result = run_command(
+        {.argv = ddprun({"--standalone", "/bin/sh", "-c", "printf 'a\\000b\\377'; printf err >&2"})}
+    );
+
+    CHECK(result.out == std::string{"a\0b\xff", 4});
+    CHECK(result.err == "err");
+}
+
+TEST_CASE("with several workers each line has torchrun's prefix") {
+    const CommandResult result = run_command(
+        {.argv = ddprun(
+             {"--standalone",
+              "--nproc_per_node=2",
+              "/bin/sh",
+              "-c",
+              "echo hello; printf 'no newline'"}
+         )}
+    );
+
+    CHECK(
+        sorted_lines(result.out) ==
+        std::vector<std::string>{
+            "[default0]:hello",
+            "[default0]:no newline",
+            "[default1]:hello",
+            "[default1]:no newline",
+        }
+    );
+}
+
+TEST_CASE("lines written in small pieces by many workers are never mixed") {
+    const TemporaryFolder folder;
+    const std::string script = folder.file("write.py", R"(
+import os, sys
+rank = os.environ["RANK"]
+for i in range(500):
+    line = f"rank {rank} line {i} " + "x" * 40 + "\n"
+    for at in range(0, len(line), 3):
+        os.write(1, line[at:at + 3].encode())
+)");
+
+    const CommandResult result =
+        run_command({.argv = ddprun({"--standalone", "--nproc_per_node=4", script})});
+
+    CHECK(result.exit_code == 0);
+    std::vector<std::string> expected;
+    for (int rank = 0; rank < 4; ++rank) {
+        for (int i = 0; i < 500; ++i) {
+            expected.push_back(
+                "[default" + std::to_string(rank) + "]:rank " + std::to_string(rank) + " line " +
+                std::to_string(i) + " " + std::string(40, 'x')
+            );
+        }
+    }
+    std::ranges::sort(expected);
+    CHECK(sorted_lines(result.out) == expected);
+}
+
+TEST_CASE("nothing of a large output without a last newline is lost") {
+    const CommandResult result =
+        run_command({.argv = ddprun({"--standalone", "/bin/sh", "-c", "seq 1 100000; printf end"})}
+        );
+
+    CHECK(result.exit_code == 0);
+    CHECK(count_of(result.out, "\n") == 100'000);
+    CHECK(result.out.ends_with("100000\nend"));
+}
+
+TEST_CASE("a reader that has gone does not end the job") {
+    const TemporaryFolder folder;
+    Command job(
+        {.argv = ddprun(
+             {"--standalone",
+              "/bin/sh",
+              "-c",
+              "echo ready; cd " + folder.path() +
+                  "; until [ -e go ]; do sleep 0.02; done; seq 1 100000; echo done > done; exit 7"}
+         )}
+    );
+    REQUIRE(job.wait_for_line("ready"));
+
+    job.close_stdout();
+    static_cast<void>(folder.file("go", ""));
+    const CommandResult result = job.finish();
+
+    CHECK_MESSAGE(result.exit_code == 7, describe(result) << result.err);
+    CHECK(read_file(folder.path("done")) == "done\n");
+}
+
+TEST_CASE("a partial line is shown while its worker waits") {
+    Command job(
+        {.argv = ddprun(
+             {"--standalone",
+              "--nproc_per_node=2",
+              "/bin/sh",
+              "-c",
+              "if [ $RANK = 0 ]; then printf 'password: '; exec sleep 60; fi; sleep 0.6; echo "
+              "after; "
+              "exec sleep 60"}
+         )}
+    );
+    REQUIRE(job.wait_for_line("after"));
+
+    job.send_signal(SIGTERM);
+    const CommandResult result = job.finish();
+
+    CHECK(result.out.starts_with("[default0]:password: "));
+    CHECK(result.out.find("[default1]:after\n") != std::string::npos);
+    CHECK(result.out.find("password: [default1]") == std::string::npos);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace ddprun::test
