@@ -83,8 +83,8 @@ struct SinkState final : torch::CustomClassHolder {
     std::shared_ptr<bool> delayed;  ///< set with a static graph only
 };
 
-/// Lets outputs through. It keeps the gradient of an output that the loss doesn't use undefined, and
-/// with a static graph puts the first all-reduce off to the end of the first backward pass.
+/// Lets outputs through. It keeps the gradient of an output that the loss doesn't use undefined,
+/// and with a static graph puts the first all-reduce off to the end of the first backward pass.
 class Sink final : public torch::autograd::Function<Sink> {
 public:
     static torch::autograd::variable_list forward(
@@ -128,8 +128,7 @@ public:
     c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
         const at::Tensor buffer = bucket.getBuffer();
         std::vector<at::Tensor> compressed{
-            buffer.to(at::kBFloat16).div_(static_cast<double>(state_->getSize()))
-        };
+            buffer.to(at::kBFloat16).div_(static_cast<double>(state_->getSize()))};
         const auto work = state_->allreduce(compressed);
         return work->getFuture()->then(
             [buffer](c10::ivalue::Future& done) {
@@ -148,7 +147,9 @@ DistributedDataParallel::DistributedDataParallel(
     c10::intrusive_ptr<c10d::ProcessGroup> group,
     const DdpOptions& options
 )
-    : module_(std::move(module)), group_(std::move(group)), options_(options) {
+    : module_(std::move(module)),
+      group_(std::move(group)),
+      options_(options) {
     collect();
     c10d::verify_params_across_processes(group_, parameters_, std::nullopt);
     broadcast_module();
@@ -195,8 +196,7 @@ void DistributedDataParallel::build_reducer() {
     arguments.buckets = options_.initial_buckets;
     if (arguments.buckets.empty()) {
         std::vector<std::size_t> limits{
-            static_cast<std::size_t>(arguments.first_cap), static_cast<std::size_t>(arguments.cap)
-        };
+            static_cast<std::size_t>(arguments.first_cap), static_cast<std::size_t>(arguments.cap)};
         if (options_.static_graph || !options_.find_unused_parameters) {
             // The order in which gradients come is not known yet: one bucket, rebuilt after the
             // first backward pass has shown it.
@@ -268,15 +268,24 @@ void DistributedDataParallel::before_forward() {
         reducer_->prepare_for_forward();
     }
     // Before the activations take their memory: old and new buckets exist together for a moment.
-    if (grad && reducer_->rebuild_buckets()) {
-        rebuilt_ = true;
+    if (grad) {
+        rebuild_buckets();
     }
-    if (buffers_due_ && !buffers_.empty()) {
-        broadcast_buffers();
+    if (buffers_due_) {
+        sync_buffers();
     }
 }
 
-void DistributedDataParallel::broadcast_buffers() {
+void DistributedDataParallel::rebuild_buckets() {
+    if (reducer_->rebuild_buckets()) {
+        rebuilt_ = true;
+    }
+}
+
+void DistributedDataParallel::sync_buffers() {
+    if (buffers_.empty()) {
+        return;
+    }
     const torch::NoGradGuard no_grad;
     // A graph of an earlier forward pass may have saved a buffer; the broadcast must not look like
     // a change to it.
@@ -332,9 +341,8 @@ DistributedDataParallel::Timing DistributedDataParallel::timing() const {
     const auto data = logger_->get_ddp_logging_data();
     const auto seconds = [&data](const char* name) {
         const auto found = data.ints_map.find(name);
-        return found == data.ints_map.end()
-                   ? 0.0
-                   : static_cast<double>(found->second) * kNanoseconds;
+        return found == data.ints_map.end() ? 0.0
+                                            : static_cast<double>(found->second) * kNanoseconds;
     };
     return {
         .forward = seconds("avg_forward_compute_time"),

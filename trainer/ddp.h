@@ -1,7 +1,7 @@
-// Distributed data parallel training without Python: the gradients of every rank's backward pass are
-// averaged over all ranks in buckets, each as soon as its last gradient is there, while backward goes
-// on. A thin driver of LibTorch's own c10d::Reducer, with the life cycle (and so the results) of
-// torch.nn.parallel.DistributedDataParallel.
+// Distributed data parallel training without Python: the gradients of every rank's backward pass
+// are averaged over all ranks in buckets, each as soon as its last gradient is there, while
+// backward goes on. A thin driver of LibTorch's own c10d::Reducer, with the life cycle (and so the
+// results) of torch.nn.parallel.DistributedDataParallel.
 //
 //     DistributedDataParallel ddp(model.ptr(), group, {});
 //     auto loss = ddp.forward([&] { return cross_entropy(model->forward(x), y); });
@@ -55,8 +55,8 @@ struct DdpOptions {
 
 class DistributedDataParallel {
 public:
-    /// Collective. Checks that all ranks have the same parameters, and sends rank 0's parameters and
-    /// buffers to all. Throws c10::Error when ranks differ or a peer is gone.
+    /// Collective. Checks that all ranks have the same parameters, and sends rank 0's parameters
+    /// and buffers to all. Throws c10::Error when ranks differ or a peer is gone.
     DistributedDataParallel(
         std::shared_ptr<torch::nn::Module> module,
         c10::intrusive_ptr<c10d::ProcessGroup> group,
@@ -73,6 +73,10 @@ public:
 
     /// The same for a single output.
     [[nodiscard]] at::Tensor forward(const std::function<at::Tensor()>& module_forward);
+
+    /// Sends rank 0's buffers to all now, as before a forward pass (nothing without
+    /// `broadcast_buffers`): before an evaluation, so that all ranks judge the same model.
+    void sync_buffers();
 
     /// While one lives, backward passes only add up gradients; the first one after it
     /// synchronises. The forward pass must lie inside, too.
@@ -92,9 +96,13 @@ public:
         bool before_;
     };
 
-    /// A hook of one's own instead of `DdpOptions::comm_hook`; once, before the first backward pass.
-    /// The hook divides by the world size itself.
+    /// A hook of one's own instead of `DdpOptions::comm_hook`; once, before the first backward
+    /// pass. The hook divides by the world size itself.
     void register_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook);
+
+    /// Collective. Rebuilds the buckets now if the next forward pass would: from then on
+    /// `bucket_indices` is the layout of the next step. After a backward pass.
+    void rebuild_buckets();
 
     /// Whether the buckets have been rebuilt in the order of the first backward pass.
     [[nodiscard]] bool buckets_rebuilt() const { return rebuilt_; }
@@ -121,7 +129,6 @@ private:
     void build_reducer();
     void register_builtin_hook();
     void before_forward();
-    void broadcast_buffers();
     [[nodiscard]] std::vector<at::Tensor> after_forward(std::vector<at::Tensor> outputs);
 
     std::shared_ptr<torch::nn::Module> module_;
@@ -131,8 +138,8 @@ private:
     std::vector<at::Tensor> buffers_;
     std::shared_ptr<c10d::Reducer> reducer_;
     std::shared_ptr<c10d::Logger> logger_;
-    bool sync_ = true;          ///< the coming backward pass synchronises
-    bool buffers_due_ = true;   ///< the last forward pass was a synchronising one
+    bool sync_ = true;         ///< the coming backward pass synchronises
+    bool buffers_due_ = true;  ///< the last forward pass was a synchronising one
     bool rebuilt_ = false;
     std::shared_ptr<bool> delayed_;  ///< static graph: the first all-reduce has been put off
 };

@@ -129,8 +129,7 @@ nn::Sequential ResNet::make_layer(
             downsample = nn::Sequential(conv(channels, out, 1, stride), nn::BatchNorm2d(out));
         }
         const BlockOptions block{
-            .bottleneck = shape.bottleneck, .in = channels, .planes = planes, .stride = stride
-        };
+            .bottleneck = shape.bottleneck, .in = channels, .planes = planes, .stride = stride};
         layer->push_back(std::make_shared<Block>(block, std::move(downsample)));
         channels = out;
     }
@@ -139,7 +138,7 @@ nn::Sequential ResNet::make_layer(
 
 void ResNet::initialise(bool zero_init_residual) {
     const torch::NoGradGuard no_grad;
-    for (const auto& module : modules()) {
+    for (const auto& module : modules(/*include_self=*/false)) {
         if (const auto* convolution = module->as<nn::Conv2dImpl>()) {
             nn::init::kaiming_normal_(convolution->weight, 0, torch::kFanOut, torch::kReLU);
         }
@@ -148,7 +147,7 @@ void ResNet::initialise(bool zero_init_residual) {
     if (!zero_init_residual) {
         return;
     }
-    for (const auto& module : modules()) {
+    for (const auto& module : modules(/*include_self=*/false)) {
         if (const auto* block = module->as<Block>()) {
             nn::init::zeros_(block->last_norm()->weight);
         }

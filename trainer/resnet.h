@@ -1,7 +1,7 @@
-// ResNet v1.5 (18, 34, 50, 101, 152) as torchvision builds it: the same parameter names, and the same
-// order of construction and initialisation, so that after the same torch::manual_seed the weights
-// equal those of Python's torchvision.models.resnetXX(num_classes=N) bit by bit.
-// Input is [N, 3, H, W], any H and W that survive five halvings; output is [N, num_classes].
+// ResNet v1.5 (18, 34, 50, 101, 152) as torchvision builds it: the same parameter names, and the
+// same order of construction and initialisation, so that after the same torch::manual_seed the
+// weights equal those of Python's torchvision.models.resnetXX(num_classes=N) bit by bit. Input is
+// [N, 3, H, W], any H and W that survive five halvings; output is [N, num_classes].
 #pragma once
 
 #include "proto/result.h"

@@ -9,38 +9,45 @@
 namespace ddprun::trainer {
 
 Sgd::Sgd(std::vector<at::Tensor> parameters, const SgdOptions& options)
-    : parameters_(std::move(parameters)), buffers_(parameters_.size()), options_(options) {}
+    : parameters_(std::move(parameters)),
+      buffers_(parameters_.size()),
+      options_(options) {}
 
 void Sgd::step(double learning_rate) {
     const torch::NoGradGuard no_grad;
-    // The kernel's is_first_step means "buffer := gradient" and holds for a whole call.
-    step_group(true, learning_rate);
-    step_group(false, learning_rate);
+    // The kernel's is_first_step means "buffer := gradient", and holds for a whole call.
+    std::vector<std::size_t> fresh;
+    std::vector<std::size_t> others;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+        if (!parameters_[i].grad().defined()) {
+            continue;
+        }
+        if (options_.momentum != 0.0 && !buffers_[i].defined()) {
+            buffers_[i] = torch::empty_like(parameters_[i]);
+            fresh.push_back(i);
+        } else {
+            others.push_back(i);
+        }
+    }
+    run_kernel(fresh, true, learning_rate);
+    run_kernel(others, false, learning_rate);
 }
 
-void Sgd::step_group(bool first, double learning_rate) {
-    const bool momentum = options_.momentum != 0.0;
+void Sgd::run_kernel(
+    const std::vector<std::size_t>& which, bool is_first_step, double learning_rate
+) {
+    if (which.empty()) {
+        return;
+    }
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;
     std::vector<at::Tensor> buffers;
-    std::vector<std::size_t> fresh;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-        const at::Tensor& gradient = parameters_[i].grad();
-        const bool is_first = momentum && !buffers_[i].defined();
-        if (!gradient.defined() || is_first != first) {
-            continue;
-        }
+    for (const std::size_t i : which) {
         parameters.push_back(parameters_[i]);
-        gradients.push_back(gradient);
-        if (is_first) {
-            buffers.push_back(torch::empty_like(parameters_[i]));
-            fresh.push_back(i);
-        } else if (momentum) {
+        gradients.push_back(parameters_[i].grad());
+        if (options_.momentum != 0.0) {
             buffers.push_back(buffers_[i]);
         }
-    }
-    if (parameters.empty()) {
-        return;
     }
     at::_fused_sgd_(
         parameters,
@@ -52,23 +59,13 @@ void Sgd::step_group(bool first, double learning_rate) {
         /*dampening=*/0.0,
         options_.nesterov,
         /*maximize=*/false,
-        /*is_first_step=*/first
+        is_first_step
     );
-    for (std::size_t i = 0; i < fresh.size(); ++i) {
-        buffers_[fresh[i]] = buffers[i];
-    }
 }
 
-void Sgd::zero_grad() {
-    const torch::NoGradGuard no_grad;
-    std::vector<at::Tensor> gradients;
+void Sgd::clear_gradients() {
     for (const auto& parameter : parameters_) {
-        if (parameter.grad().defined()) {
-            gradients.push_back(parameter.grad());
-        }
-    }
-    if (!gradients.empty()) {
-        at::_foreach_zero_(gradients);
+        parameter.mutable_grad() = at::Tensor();
     }
 }
 

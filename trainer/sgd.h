@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <vector>
 
 namespace ddprun::trainer {
@@ -23,8 +24,8 @@ public:
     /// One step with the gradients that the parameters hold; those without one are left alone.
     void step(double learning_rate);
 
-    /// Keeps the gradients' memory (they may be views of DDP's buckets) and sets them to zero.
-    void zero_grad();
+    /// Drops the gradients, so that the next backward pass writes them instead of adding to zeros.
+    void clear_gradients();
 
     [[nodiscard]] const SgdOptions& options() const { return options_; }
 
@@ -39,7 +40,9 @@ public:
     void restore(std::vector<at::Tensor> momentum_buffers);
 
 private:
-    void step_group(bool first, double learning_rate);
+    void run_kernel(
+        const std::vector<std::size_t>& which, bool is_first_step, double learning_rate
+    );
 
     std::vector<at::Tensor> parameters_;
     std::vector<at::Tensor> buffers_;

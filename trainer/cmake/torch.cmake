@@ -54,13 +54,15 @@ if(NOT EXISTS "${DDPRUN_TORCH_DIR}/include/gloo/context.h")
   list(APPEND torch_includes "${CMAKE_CURRENT_SOURCE_DIR}/gloo_headers")
 endif()
 
+# LibTorch ships headers of another fmt than the system's, which come first where its headers are
+# used; header-only, both live in one program (their names carry the version).
 add_library(ddprun::c10 SHARED IMPORTED)
 set_target_properties(ddprun::c10 PROPERTIES IMPORTED_LOCATION "${DDPRUN_TORCH_DIR}/lib/libc10.so")
 add_library(ddprun::torch SHARED IMPORTED)
 set_target_properties(ddprun::torch PROPERTIES
   IMPORTED_LOCATION "${DDPRUN_TORCH_DIR}/lib/libtorch_cpu.so"
   INTERFACE_INCLUDE_DIRECTORIES "${torch_includes}"
-  INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO;_GLIBCXX_USE_CXX11_ABI=1"
+  INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO;_GLIBCXX_USE_CXX11_ABI=1;FMT_HEADER_ONLY"
   INTERFACE_LINK_LIBRARIES "ddprun::c10;Threads::Threads")
 
 # CUDA and NCCL: the wheels lie beside torch, a toolkit where it was installed.

@@ -1,0 +1,59 @@
+// The bundled worker: options and environment in, exit status out.
+#include "proto/exit_codes.h"
+#include "proto/log.h"
+#include "trainer/options.h"
+#include "trainer/train.h"
+#include "trainer/worker_place.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace {
+
+using namespace ddprun;
+using namespace ddprun::trainer;
+
+class StderrLog final : public Log {
+public:
+    void write(LogLevel level, std::string_view line) override {
+        const char* kind = level == LogLevel::error     ? "error: "
+                           : level == LogLevel::warning ? "warning: "
+                                                        : "";
+        // One call, so that lines of several workers don't mix.
+        std::fprintf(stderr, "trainer: %s%.*s\n", kind, static_cast<int>(line.size()), line.data());
+    }
+
+    [[nodiscard]] bool enabled(LogLevel level) const override { return level != LogLevel::debug; }
+};
+
+int run(const std::vector<std::string>& arguments, Log& log) {
+    auto command = parse_options(arguments);
+    if (!command) {
+        log.error("{}", command.error().context);
+        return exit_code::kUsage;
+    }
+    if (const auto* information = std::get_if<InformationText>(&*command)) {
+        std::fputs(information->text.c_str(), stdout);
+        return exit_code::kSuccess;
+    }
+    const auto place = read_worker_place(process_environment);
+    if (!place) {
+        log.error("{}", place.error().context);
+        return exit_code::kUsage;
+    }
+    return train(std::get<Options>(*command), *place, log);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    StderrLog log;
+    const int status = run({argv + 1, argv + argc}, log);
+    std::fflush(nullptr);
+    // Not exit(): destructors of a process group whose peers are gone may wait for them.
+    std::_Exit(status);
+}

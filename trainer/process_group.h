@@ -1,0 +1,54 @@
+// The process group of a job, set up from the worker's environment as env:// does in Python: a
+// store at MASTER_ADDR:MASTER_PORT (the agent's, or rank 0's own under a plain launcher), Gloo for
+// CPU tensors and, with a GPU module, NCCL for CUDA tensors. Set-up is bounded in time.
+#pragma once
+
+#include "proto/result.h"
+#include "trainer/gpu_module.h"
+#include "trainer/worker_place.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include <chrono>
+#include <string>
+
+namespace ddprun::trainer {
+
+using ProcessGroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
+using StorePtr = c10::intrusive_ptr<c10d::Store>;
+
+struct WorkerGroup {
+    StorePtr store;         ///< null for a worker that is alone
+    ProcessGroupPtr group;  ///< null for a worker that is alone
+};
+
+struct GroupOptions {
+    std::chrono::seconds init_timeout{60};
+    const GpuModule* gpu = nullptr;  ///< set: NCCL on device `place.local_rank`
+};
+
+/// Connects the store and all ranks. An error names what could not be reached; after one the
+/// process has to end, since LibTorch's set-up can't be cancelled and goes on in the background.
+[[nodiscard]] Result<WorkerGroup> connect_group(
+    const WorkerPlace& place, const GroupOptions& options
+);
+
+/// A group over Gloo alone, bound to the interface that has `local_address` (numeric); what
+/// connect_group does once it knows the address. Blocks; throws c10::Error.
+[[nodiscard]] ProcessGroupPtr make_gloo_group(
+    const StorePtr& store, int rank, int world_size, const std::string& local_address
+);
+
+// Collectives that wait, on every rank in the same order. Without a group (alone) they do nothing.
+// They throw when a peer is gone.
+void all_reduce_sum(const ProcessGroupPtr& group, at::Tensor& tensor);
+void broadcast(const ProcessGroupPtr& group, at::Tensor& tensor, int root);
+void barrier(const ProcessGroupPtr& group);
+
+/// The first line of what an exception says, without LibTorch's backtrace.
+[[nodiscard]] std::string describe(const std::exception& exception);
+
+}  // namespace ddprun::trainer

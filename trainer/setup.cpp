@@ -1,0 +1,134 @@
+#include "trainer/setup.h"
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <malloc.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+
+namespace ddprun::trainer {
+namespace {
+
+/// CPUs that this process may use, shared with the node's other workers.
+int cpu_share(const WorkerPlace& place) {
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    const int count = ::sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+    return std::max(1, count / std::max(1, static_cast<int>(place.local_world_size)));
+}
+
+int thread_count(const Options& options, const WorkerPlace& place) {
+    if (options.threads) {
+        return *options.threads;
+    }
+    if (const auto text = process_environment("OMP_NUM_THREADS")) {
+        int value = 0;
+        const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+        if (error == std::errc{} && value > 0) {
+            return value;
+        }
+    }
+    return cpu_share(place);
+}
+
+/// Activations and gradients are the same blocks in every step: given back to the system after each
+/// and fetched again page by page, they cost a tenth of the step.
+void keep_memory() {
+    ::mallopt(M_MMAP_MAX, 0);  // the threshold can't go above 32 MiB, and blocks are larger
+    ::mallopt(M_TRIM_THRESHOLD, -1);
+    ::mallopt(M_TOP_PAD, 64 * 1024 * 1024);
+}
+
+bool want_gpu(DeviceChoice choice) {
+    switch (choice) {
+        case DeviceChoice::cpu: return false;
+        case DeviceChoice::cuda: return true;
+        case DeviceChoice::automatic: break;
+    }
+    // A look at the driver costs nothing; loading LibTorch's CUDA part to find out does.
+    std::error_code ignored;
+    return std::filesystem::exists("/dev/nvidiactl", ignored);
+}
+
+Outcome<Device> select_gpu(const Options& options, const WorkerPlace& place) {
+    auto gpu = load_gpu_module();
+    if (!gpu) {
+        if (options.device == DeviceChoice::automatic) {
+            return Device{};
+        }
+        return stop_with(exit_code::kUsage, gpu.error().context);
+    }
+    const int count = (*gpu)->device_count();
+    if (place.local_rank >= count) {
+        return stop_with(
+            exit_code::kUsage,
+            fmt::format(
+                "device cuda: local rank {} has no GPU of its own, there are {}",
+                place.local_rank,
+                count
+            )
+        );
+    }
+    (*gpu)->select_device(place.local_rank);
+    return Device{
+        .device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(place.local_rank)),
+        .gpu = *gpu,
+        .description = (*gpu)->device_name(place.local_rank),
+    };
+}
+
+CommHook comm_hook(GradientHook hook) {
+    switch (hook) {
+        case GradientHook::none: return CommHook::none;
+        case GradientHook::allreduce: return CommHook::allreduce;
+        case GradientHook::fp16_compress: return CommHook::fp16_compress;
+        case GradientHook::bf16_compress: return CommHook::bf16_compress;
+    }
+    return CommHook::none;
+}
+
+}  // namespace
+
+Outcome<Device> set_up_device(const Options& options, const WorkerPlace& place) {
+    Device device;
+    if (want_gpu(options.device)) {
+        auto selected = select_gpu(options, place);
+        if (!selected) {
+            return selected;
+        }
+        device = std::move(*selected);
+    }
+    keep_memory();
+    const int threads = thread_count(options, place);
+    at::set_num_threads(threads);
+    if (options.deterministic) {
+        at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+        // It would fill each new tensor with NaN, against reads of what nobody has written.
+        at::globalContext().setDeterministicFillUninitializedMemory(false);
+        at::globalContext().setDeterministicCuDNN(true);
+        at::globalContext().setBenchmarkCuDNN(false);
+    }
+    if (device.description.empty()) {
+        device.description = fmt::format("CPU, {} thread{}", threads, threads == 1 ? "" : "s");
+    }
+    return device;
+}
+
+DdpOptions ddp_options(const Options& options) {
+    return {
+        .bucket_cap_mb = options.bucket_cap_mb,
+        .find_unused_parameters = options.find_unused_parameters,
+        .broadcast_buffers = options.broadcast_buffers,
+        .gradient_as_bucket_view = options.gradient_as_bucket_view,
+        .static_graph = options.static_graph,
+        .comm_hook = comm_hook(options.comm_hook),
+        .initial_buckets = {},
+    };
+}
+
+}  // namespace ddprun::trainer
