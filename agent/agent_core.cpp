@@ -128,7 +128,8 @@ void AgentCore::take(const Waiting& message) {
     tell(
         LogLevel::info,
         fmt::format(
-            "waiting for {} more node(s); here are: {}",
+            "waiting for nodes: {} joined, {} missing; here: {}",
+            message.present,
             message.missing,
             fmt::join(message.joined, ", ")
         )

@@ -347,6 +347,9 @@ void OutputPump::finish_if_drained() {
 }
 
 void OutputPump::write_own(std::string_view text) {
+    if (text.empty()) {
+        return;
+    }
     ConsoleLine& line = console(StreamKind::err);
     OutputSink& target = sink(StreamKind::err);
     if (line.owner != nullptr) {

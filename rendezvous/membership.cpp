@@ -214,13 +214,13 @@ void Membership::handle(const MembershipEvent& /*event*/, const DeadlineExpired&
     if (expired(state_.join_deadline)) {
         const Waiting present = waiting();
         std::string reason = fmt::format(
-            "join time-out: after {} {} of {} nodes were there{}{}, {} missing",
+            "join time-out after {}: {} joined, {} missing of --nnodes={}{}{}",
             describe_time(state_.spec->join_timeout),
             present.present,
+            present.missing,
             describe_nnodes(*state_.spec),
-            present.joined.empty() ? "" : ": ",
-            describe_names(present),
-            present.missing
+            present.joined.empty() ? "" : "; here: ",
+            describe_names(present)
         );
         for (const std::string& refusal : state_.refusals) {
             reason += "; refused: " + refusal;

@@ -90,7 +90,7 @@ TEST_CASE("a join time-out ends the job with 75 and says who was there") {
     const auto end = job.last<EndJob>("1");
     REQUIRE(end);
     CHECK(end->exit_status == exit_code::kJoinTimeout);
-    CHECK(end->reason == "join time-out: after 600 s 1 of 2 nodes were there: 1, 1 missing");
+    CHECK(end->reason == "join time-out after 600 s: 1 joined, 1 missing of --nnodes=2; here: 1");
     CHECK(job.exit_status == exit_code::kJoinTimeout);
 }
 
