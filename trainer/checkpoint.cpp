@@ -153,17 +153,14 @@ private:
     std::vector<at::Tensor> storages_;
 };
 
-/// The archive as Python's torch.save lays it out. LibTorch's writer throws when `sink` fails.
+/// The archive as Python's torch.save lays it out.
 Result<void> write_archive(const TrainingState& state, const ZipChecksumWriter::Sink& sink) {
     ZipChecksumWriter checksum(sink);
-    std::optional<Error> error;
+    Result<void> written;
+    // LibTorch's writer must never hear of a failure: its destructor goes on writing, and throws.
     const auto write = [&](const void* bytes, std::size_t size) -> std::size_t {
-        if (error) {
-            return 0;
-        }
-        if (auto done = checksum.write({static_cast<const char*>(bytes), size}); !done) {
-            error = done.error();
-            return 0;
+        if (written) {
+            written = checksum.write({static_cast<const char*>(bytes), size});
         }
         return size;
     };
@@ -174,17 +171,16 @@ Result<void> write_archive(const TrainingState& state, const ZipChecksumWriter::
         archive.writeRecord("data.pkl", pickle.data(), pickle.size());
         archive.writeRecord("byteorder", "little", std::string_view("little").size());
         archive.writeRecord(std::string(kFormatRecord), "1", 1);
-        for (std::size_t key = 0; key < pickler.storages().size(); ++key) {
+        for (std::size_t key = 0; written && key < pickler.storages().size(); ++key) {
             const at::Tensor& storage = pickler.storages()[key];
             archive.writeRecord(fmt::format("data/{}", key), storage.data_ptr(), storage.nbytes());
         }
         archive.writeEndOfFile();
     } catch (const std::exception& exception) {
-        return fail(error.value_or(Error{
-            Errc::io_error, fmt::format("LibTorch: {}", exception.what())}));
+        return fail(Errc::internal, fmt::format("LibTorch's archive: {}", exception.what()));
     }
-    if (error) {
-        return fail(*error);
+    if (!written) {
+        return written;
     }
     return checksum.finish();
 }
