@@ -199,8 +199,8 @@ TEST_SUITE("agent/supervisor") {
     ) {
         CommandOptions options = probe(
             2,
-            "grep -E 'SigBlk|SigIgn' /proc/self/status | cut -f2; ls /proc/$$/fd | tr '\\n' ' '; "
-            "echo"
+            "grep -E 'SigBlk|SigIgn' /proc/self/status | cut -f2; set -- /proc/$$/fd/*; "
+            "for fd; do [ -e $fd ] && printf '%s ' ${fd##*/}; done; echo"
         );
         options.in_child = [] {
             ::signal(SIGCHLD, SIG_IGN);
