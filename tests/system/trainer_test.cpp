@@ -39,7 +39,7 @@ Words short_training(const std::string& folder) {
         "--momentum=0.9",
         "--seed=3",
         "--deterministic",
-        "--no_eval",
+        "--limit_test=16",
         "--checkpoint_every=2",
         "--keep=100",
         "--checkpoint_dir=" + folder,
@@ -150,7 +150,7 @@ TEST_CASE("two nodes train with world size 4, and a worker killed on one restart
     CHECK_MESSAGE(one.exit_code == 0, describe(one) << one.err);
     CHECK_MESSAGE(two.exit_code == 0, describe(two) << two.err);
     CHECK(fs::exists(folder.path("step-00000012.pt")));
-    CHECK(one.out.find("world size 4") != std::string::npos);
+    CHECK(one.out.find("4 workers x batch 8") != std::string::npos);
     CHECK(one.err.find("restart") != std::string::npos);
     CHECK(two.err.find("restart") != std::string::npos);
     CHECK(first.left_behind() == "");
@@ -193,7 +193,7 @@ void make_checkpoints(const TemporaryFolder& folder) {
              "--num_classes=10",
              "--batch_size=4",
              "--steps=1",
-             "--no_eval",
+             "--limit_test=8",
              "--checkpoint_every=1",
              "--checkpoint_dir=" + folder.path()},
         .deadline = kDeadline,
@@ -209,7 +209,7 @@ Words resuming(const TemporaryFolder& folder, const std::string& model = "resnet
         "--num_classes=10",
         "--batch_size=4",
         "--steps=2",
-        "--no_eval",
+        "--limit_test=8",
         "--checkpoint_dir=" + folder.path()};
 }
 
@@ -286,13 +286,13 @@ TEST_CASE("a worker that runs alone without an environment trains as world size 
              "--num_classes=10",
              "--batch_size=4",
              "--steps=2",
-             "--no_eval"},
+             "--limit_test=8"},
         .unset_env = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"},
         .deadline = kDeadline,
     });
 
     CHECK_MESSAGE(result.exit_code == 0, describe(result) << result.err);
-    CHECK(result.out.find("world size 1") != std::string::npos);
+    CHECK(result.out.find("1 worker x batch 4") != std::string::npos);
 }
 
 TEST_SUITE_END();

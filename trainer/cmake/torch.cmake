@@ -56,9 +56,9 @@ endif()
 
 # LibTorch ships headers of another fmt than the system's, which come first where its headers are
 # used; header-only, both live in one program (their names carry the version).
-add_library(ddprun::c10 SHARED IMPORTED)
+add_library(ddprun::c10 SHARED IMPORTED GLOBAL)
 set_target_properties(ddprun::c10 PROPERTIES IMPORTED_LOCATION "${DDPRUN_TORCH_DIR}/lib/libc10.so")
-add_library(ddprun::torch SHARED IMPORTED)
+add_library(ddprun::torch SHARED IMPORTED GLOBAL)
 set_target_properties(ddprun::torch PROPERTIES
   IMPORTED_LOCATION "${DDPRUN_TORCH_DIR}/lib/libtorch_cpu.so"
   INTERFACE_INCLUDE_DIRECTORIES "${torch_includes}"
@@ -78,10 +78,10 @@ find_library(DDPRUN_NCCL NAMES nccl libnccl.so.2
 mark_as_advanced(DDPRUN_CUDA_INCLUDE DDPRUN_CUDART DDPRUN_NCCL_INCLUDE DDPRUN_NCCL)
 if(DDPRUN_CUDA_INCLUDE AND DDPRUN_CUDART AND DDPRUN_NCCL_INCLUDE AND DDPRUN_NCCL
     AND EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so")
-  add_library(ddprun::c10_cuda SHARED IMPORTED)
+  add_library(ddprun::c10_cuda SHARED IMPORTED GLOBAL)
   set_target_properties(ddprun::c10_cuda PROPERTIES
     IMPORTED_LOCATION "${DDPRUN_TORCH_DIR}/lib/libc10_cuda.so")
-  add_library(ddprun::torch_cuda SHARED IMPORTED)
+  add_library(ddprun::torch_cuda SHARED IMPORTED GLOBAL)
   set_target_properties(ddprun::torch_cuda PROPERTIES
     IMPORTED_LOCATION "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so"
     INTERFACE_INCLUDE_DIRECTORIES "${DDPRUN_CUDA_INCLUDE};${DDPRUN_NCCL_INCLUDE}"
