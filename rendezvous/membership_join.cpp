@@ -199,9 +199,9 @@ void Membership::resume(Node& node, const Join& join) {
         fmt::format("{} is back", describe_node(node.second.info))
     );
     send(node, Welcome{state_.spec->heartbeat_interval});
-    const bool round_is_ours = node.second.seat && join.current_round == state_.plan.round &&
-                               (state_.phase == Phase::running || state_.phase == Phase::stopping);
-    if (join.current_round && !round_is_ours && !node.second.unclean_round &&
+    // Where it has a place in the round, an agent that still has workers of an older one ends them
+    // before it obeys.
+    if (join.current_round && !node.second.seat && !node.second.unclean_round &&
         state_.phase != Phase::ended) {
         mark_unclean(node, *join.current_round);
     } else {

@@ -1,0 +1,202 @@
+#include "tests/sim/job_sim.h"
+
+#include "proto/exit_codes.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <set>
+
+namespace ddprun::sim {
+
+namespace {
+
+constexpr std::int64_t kJoinTimeout = 30'000;
+constexpr std::int64_t kQuietTime = 400'000;  ///< after the faults; every job has ended by then
+
+}  // namespace
+
+JobPlan plan_of_seed(std::uint64_t seed) {
+    Random random(seed ^ 0x9e3779b97f4a7c15U);
+    JobPlan plan;
+    plan.max_nodes = static_cast<std::int32_t>(random.between(1, 6));
+    plan.min_nodes = static_cast<std::int32_t>(
+        random.one_in(2) ? plan.max_nodes : random.between(1, plan.max_nodes)
+    );
+    plan.nodes = plan.max_nodes + static_cast<std::int32_t>(random.between(-1, 2));
+    plan.nodes = std::max(plan.nodes, plan.min_nodes);
+    plan.max_restarts = static_cast<std::int32_t>(random.between(0, 4));
+    plan.faults_until = random.one_in(5) ? 0 : random.between(1'000, 30'000);
+    plan.habits.failures_percent = random.one_in(3) ? 0 : random.between(0, 30);
+    plan.habits.exec_failures_percent = random.one_in(10) ? 10 : 0;
+    plan.habits.store_failures_percent = random.one_in(10) ? 20 : 0;
+    plan.habits.stubborn_percent = random.one_in(4) ? 30 : 0;
+    plan.habits.time_max = random.between(100, 8'000);
+    plan.explicit_ranks = random.one_in(5);
+    plan.signals = random.one_in(6);
+    return plan;
+}
+
+JobSim::JobSim(std::uint64_t seed, const JobPlan& plan)
+    : world_(seed),
+      plan_(plan),
+      habits_(plan.habits),
+      host_(world_, JobId{"job"}) {
+    host_.duplicate_reports = world_.random.one_in(4);
+    for (std::int32_t i = 0; i < plan_.nodes; ++i) {
+        auto machine = std::make_unique<Machine>();
+        machine->name = fmt::format("node{}", i);
+        machine->network.delay_max = world_.random.one_in(3) ? world_.random.between(1, 200) : 3;
+        machines_.push_back(std::move(machine));
+        world_.after(world_.random.between(0, 3'000), [this, index = machines_.size() - 1] {
+            start_agent(index);
+        });
+    }
+    if (plan_.faults_until > 0) {
+        world_.after(world_.random.between(0, 3'000), [this] { next_fault(); });
+        world_.after(plan_.faults_until, [this] {
+            world_.tell("the faults are over");
+            habits_.failures_percent = 0;
+            habits_.store_failures_percent = 0;
+        });
+    }
+}
+
+void JobSim::start_agent(std::size_t machine) {
+    Join join;
+    join.job = JobId{"job"};
+    join.node = NodeId{machines_[machine]->name};
+    join.incarnation = Incarnation{++lives_};
+    join.info.host = machines_[machine]->name;
+    join.info.local_world_size =
+        LocalWorldSize{static_cast<std::int32_t>(world_.random.between(1, 3))};
+    join.spec.min_nodes = NodeCount{plan_.min_nodes};
+    join.spec.max_nodes = NodeCount{plan_.max_nodes};
+    join.spec.max_restarts = RestartCount{plan_.max_restarts};
+    join.spec.join_timeout = std::chrono::milliseconds(kJoinTimeout);
+    join.spec.heartbeat_interval = std::chrono::milliseconds(500);
+    const auto rank = static_cast<std::int32_t>(machine);
+    if (plan_.explicit_ranks && rank < plan_.max_nodes) {
+        join.requested_rank = GroupRank{rank};
+    }
+    const auto agent = std::make_shared<SimAgent>(
+        world_, host_, machines_[machine]->network, habits_, std::move(join)
+    );
+    agents_.push_back(agent);
+    agent->start();
+}
+
+std::shared_ptr<SimAgent> JobSim::some_agent() {
+    std::vector<std::shared_ptr<SimAgent>> alive;
+    for (const auto& agent : agents_) {
+        if (!agent->over()) {
+            alive.push_back(agent);
+        }
+    }
+    if (alive.empty()) {
+        return nullptr;
+    }
+    const auto last = static_cast<std::int64_t>(alive.size()) - 1;
+    return alive[static_cast<std::size_t>(world_.random.between(0, last))];
+}
+
+void JobSim::next_fault() {
+    if (world_.now().value() >= plan_.faults_until) {
+        return;
+    }
+    if (const auto agent = some_agent()) {
+        ++faults_;
+        switch (world_.random.between(0, 5)) {
+            case 0:
+            case 1: agent->cut_connection(); break;
+            case 2:
+            case 3:
+                for (const auto& machine : machines_) {
+                    if (machine->name == agent->name()) {
+                        const std::int64_t time = world_.random.between(50, 15'000);
+                        machine->network.blocked_until = world_.now().value() + time;
+                        world_.tell("{}: its network is down for {} ms", agent->name(), time);
+                    }
+                }
+                break;
+            case 4: crash(agent); break;
+            default:
+                if (plan_.signals && world_.random.one_in(3)) {
+                    signaled_ = true;
+                    agent->signal(SIGTERM);
+                }
+        }
+    }
+    world_.after(world_.random.between(10, 4'000), [this] { next_fault(); });
+}
+
+void JobSim::crash(const std::shared_ptr<SimAgent>& agent) {
+    agent->crash();
+    // The connections of its workers break: some of their peers fail, often before the rendezvous
+    // knows of the crash.
+    for (const auto& other : agents_) {
+        if (!other->over() && world_.random.one_in(2)) {
+            world_.after(world_.random.between(0, 10), [other] {
+                if (!other->over()) {
+                    other->fail_some_worker();
+                }
+            });
+        }
+    }
+    if (world_.random.percent(80)) {
+        for (std::size_t i = 0; i < machines_.size(); ++i) {
+            if (machines_[i]->name == agent->name()) {
+                world_.after(world_.random.between(0, 5'000), [this, i] { start_agent(i); });
+            }
+        }
+    }
+}
+
+std::string JobSim::run() {
+    const std::int64_t end = plan_.faults_until + kQuietTime;
+    while (world_.run_one(end)) {
+    }
+    if (world_.broken.empty()) {
+        check_end();
+    }
+    return world_.broken;
+}
+
+void JobSim::check_end() {
+    std::int64_t failures = 0;
+    std::set<int> statuses;
+    for (const auto& agent : agents_) {
+        failures += agent->failures;
+        world_.require(agent->over(), "{} waits for ever", agent->name());
+        world_.require(agent->workers_alive() == 0, "{} left workers", agent->name());
+        if (agent->end()) {
+            statuses.insert(agent->end()->exit_status);
+        }
+    }
+    world_.require(statuses.size() <= 1, "the job ended with {} statuses", statuses.size());
+    const MembershipState& state = host_.core().state();
+    world_.require(
+        state.phase == Phase::ended || (state.nodes.empty() && !state.spec), "the job hasn't ended"
+    );
+    world_.require(state.nodes.empty(), "{} nodes haven't left", state.nodes.size());
+    world_.require(
+        state.restart_count.value() <= failures,
+        "{} restarts after {} failures",
+        state.restart_count,
+        failures
+    );
+    if (faults_ == 0 && failures == 0 && plan_.nodes <= plan_.max_nodes) {
+        world_.require(
+            state.end.exit_status == exit_code::kSuccess,
+            "status {} without a fault",
+            state.end.exit_status
+        );
+        world_.require(
+            host_.rounds_begun == 1 || plan_.min_nodes < plan_.max_nodes,
+            "{} rounds without a fault",
+            host_.rounds_begun
+        );
+    }
+}
+
+}  // namespace ddprun::sim

@@ -1,0 +1,224 @@
+#include "tests/sim/sim_host.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace ddprun::sim {
+
+void SimHost::accept(const std::shared_ptr<Connection>& connection) {
+    const auto guest = std::make_shared<Guest>();
+    const std::weak_ptr<Connection> weak = connection;
+    connection->at_host = [this, weak, guest](const AgentMessage& message) {
+        on_message(weak.lock(), guest, message);
+    };
+    connection->host_sees_end = [this, weak, guest] { on_end(weak.lock(), *guest); };
+}
+
+void SimHost::on_message(
+    const std::shared_ptr<Connection>& connection,
+    const std::shared_ptr<Guest>& guest,
+    const AgentMessage& message
+) {
+    if (const auto* join = std::get_if<Join>(&message)) {
+        on_join(connection, guest, *join);
+        return;
+    }
+    if (!guest->key) {
+        return;
+    }
+    liveness_.heard(*guest->key, guest->incarnation, world_.now());
+    std::visit(
+        [&](const auto& report) {
+            using Report = std::decay_t<decltype(report)>;
+            if constexpr (!std::is_same_v<Report, Join> && !std::is_same_v<Report, Heartbeat>) {
+                feed({guest->key->node, guest->incarnation, report});
+                if (duplicate_reports) {
+                    feed({guest->key->node, guest->incarnation, report});
+                }
+            }
+        },
+        message
+    );
+    if (std::holds_alternative<Bye>(message)) {
+        liveness_.forget(*guest->key, guest->incarnation);
+        bound_.erase(guest->key->node);
+    }
+    arm();
+}
+
+void SimHost::on_join(
+    const std::shared_ptr<Connection>& connection,
+    const std::shared_ptr<Guest>& guest,
+    const Join& join
+) {
+    const Actions actions = core_.step({join.node, join.incarnation, join}, world_.now());
+    const auto refused = std::find_if(actions.begin(), actions.end(), [&](const Action& action) {
+        const auto* refuse = std::get_if<Refuse>(&action);
+        return refuse != nullptr && refuse->incarnation == join.incarnation;
+    });
+    if (refused != actions.end()) {
+        connection->to_agent(std::get<Refuse>(*refused).refused);
+        connection->close_from_host();
+        perform(actions);
+        return;
+    }
+    guest->key = LiveKey{join.job, join.node};
+    guest->incarnation = join.incarnation;
+    const Bound former = std::exchange(bound_[join.node], Bound{join.incarnation, connection});
+    if (former.connection != nullptr) {
+        former.connection->close_from_host();
+    }
+    const JobSpec& spec = *core_.state().spec;
+    liveness_.watch(
+        *guest->key,
+        join.incarnation,
+        {spec.heartbeat_interval, spec.heartbeat_misses},
+        world_.now()
+    );
+    perform(actions);
+    arm();
+}
+
+void SimHost::on_end(const std::shared_ptr<Connection>& connection, const Guest& guest) {
+    if (!guest.key) {
+        return;
+    }
+    const auto bound = bound_.find(guest.key->node);
+    if (bound == bound_.end() || bound->second.connection != connection) {
+        return;
+    }
+    bound_.erase(bound);
+    liveness_.connection_closed(*guest.key, guest.incarnation, world_.now());
+    arm();
+}
+
+void SimHost::feed(const MembershipEvent& event) {
+    perform(core_.step(event, world_.now()));
+}
+
+void SimHost::perform(const Actions& actions) {
+    for (const Action& action : actions) {
+        if (const auto* happened = std::get_if<Happened>(&action)) {
+            world_.tell("host: round {} {}", happened->round, happened->text);
+        } else if (const auto* refuse = std::get_if<Refuse>(&action)) {
+            const auto bound = bound_.find(refuse->node);
+            if (bound != bound_.end() && bound->second.incarnation == refuse->incarnation) {
+                bound->second.connection->to_agent(refuse->refused);
+                bound->second.connection->close_from_host();
+                bound_.erase(bound);
+            }
+        } else if (const auto* send = std::get_if<Send>(&action)) {
+            check(*send);
+            const auto bound = bound_.find(send->node);
+            if (bound != bound_.end() && bound->second.incarnation == send->incarnation) {
+                bound->second.connection->to_agent(send->message);
+            }
+        }
+    }
+}
+
+void SimHost::check(const Send& send) {
+    if (const auto* prepare = std::get_if<PrepareRound>(&send.message)) {
+        world_.require(
+            prepare->round >= last_prepared_,
+            "round {} is prepared after round {}",
+            prepare->round,
+            last_prepared_
+        );
+        last_prepared_ = prepare->round;
+    } else if (const auto* begin = std::get_if<BeginRound>(&send.message)) {
+        check_plan(*begin, send.node);
+    }
+}
+
+void SimHost::check_plan(const BeginRound& begin, const NodeId& node) {
+    const RoundPlan& plan = begin.plan;
+    world_.require(
+        plan.round == last_prepared_,
+        "round {} begins while round {} is the sealed one",
+        plan.round,
+        last_prepared_
+    );
+    if (!last_begun_ || last_begun_->round != plan.round) {
+        ++rounds_begun;
+        const std::int32_t charged = plan.restart_count.value() - last_restart_count_.value();
+        world_.require(
+            plan.reason == RoundReason::worker_failure ? charged >= 1
+                                                       : charged == 0 || !last_begun_,
+            "round {} began because '{}' and charged the budget {} times",
+            plan.round,
+            plan.reason_text,
+            charged
+        );
+        world_.require(
+            plan.restart_count <= plan.max_restarts, "the budget is exceeded in {}", plan.round
+        );
+        const auto& spec = *core_.state().spec;
+        const auto nodes = static_cast<std::int32_t>(plan.nodes.size());
+        world_.require(
+            nodes >= spec.min_nodes.value() && nodes <= spec.max_nodes.value(),
+            "round {} has {} nodes",
+            plan.round,
+            nodes
+        );
+        last_begun_ = plan;
+        last_restart_count_ = plan.restart_count;
+        told_.clear();
+    }
+    world_.require(plan == *last_begun_, "two plans of round {}", plan.round);
+    world_.require(
+        begin.group_rank.value() >= 0 &&
+            begin.group_rank.value() < static_cast<std::int32_t>(plan.nodes.size()),
+        "group rank {} in a round of {} nodes",
+        begin.group_rank,
+        plan.nodes.size()
+    );
+    const auto told = told_.try_emplace(begin.group_rank, node).first;
+    world_.require(
+        told->second == node,
+        "group rank {} of round {} is {}'s and {}'s",
+        begin.group_rank,
+        plan.round,
+        told->second,
+        node
+    );
+}
+
+void SimHost::arm() {
+    std::optional<Stamp> earliest = liveness_.deadline();
+    const std::optional<Stamp> deadline = core_.deadline();
+    if (deadline && (!earliest || *deadline < *earliest)) {
+        earliest = deadline;
+    }
+    if (!earliest || (armed_for_ && *armed_for_ <= *earliest)) {
+        return;
+    }
+    armed_for_ = earliest;
+    world_.after(
+        std::max<std::int64_t>(earliest->value() - world_.now().value(), 0),
+        [this, stamp = *earliest] {
+            if (armed_for_ == stamp) {
+                on_timer();
+            }
+        }
+    );
+}
+
+void SimHost::on_timer() {
+    armed_for_.reset();
+    for (const Liveness::Lost& lost : liveness_.expire(world_.now())) {
+        const auto bound = bound_.find(lost.key.node);
+        if (bound != bound_.end() && bound->second.incarnation == lost.incarnation) {
+            bound->second.connection->close_from_host();
+            bound_.erase(bound);
+        }
+        feed({lost.key.node, lost.incarnation, lost.lost});
+    }
+    if (core_.deadline() && *core_.deadline() <= world_.now()) {
+        feed({NodeId{}, Incarnation{}, DeadlineExpired{}});
+    }
+    arm();
+}
+
+}  // namespace ddprun::sim

@@ -1,0 +1,70 @@
+// The rendezvous of a simulation: the real membership and liveness cores, with simulated
+// connections where RendezvousHost has sockets. Checks what may be checked of everything that the
+// core says.
+#pragma once
+
+#include "rendezvous/liveness.h"
+#include "rendezvous/membership.h"
+#include "tests/sim/connection.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+
+namespace ddprun::sim {
+
+class SimHost {
+public:
+    SimHost(World& world, JobId job) : world_(world), core_(std::move(job)) {}
+
+    void accept(const std::shared_ptr<Connection>& connection);
+
+    [[nodiscard]] const Membership& core() const { return core_; }
+
+    /// Feeds each report a second time, as an agent does that resends.
+    bool duplicate_reports = false;
+
+    std::int64_t rounds_begun = 0;
+
+private:
+    struct Bound {
+        Incarnation incarnation{};
+        std::shared_ptr<Connection> connection;
+    };
+
+    struct Guest {
+        std::optional<LiveKey> key;
+        Incarnation incarnation{};
+    };
+
+    void on_message(
+        const std::shared_ptr<Connection>& connection,
+        const std::shared_ptr<Guest>& guest,
+        const AgentMessage& message
+    );
+    void on_join(
+        const std::shared_ptr<Connection>& connection,
+        const std::shared_ptr<Guest>& guest,
+        const Join& join
+    );
+    void on_end(const std::shared_ptr<Connection>& connection, const Guest& guest);
+    void feed(const MembershipEvent& event);
+    void perform(const Actions& actions);
+    void check(const Send& send);
+    void check_plan(const BeginRound& begin, const NodeId& node);
+    void arm();
+    void on_timer();
+
+    World& world_;
+    Membership core_;
+    Liveness liveness_;
+    std::map<NodeId, Bound> bound_;
+    std::optional<Stamp> armed_for_;
+
+    Round last_prepared_{-1};
+    std::optional<RoundPlan> last_begun_;
+    std::map<GroupRank, NodeId> told_;  ///< who was told which rank of the last begun round
+    RestartCount last_restart_count_{};
+};
+
+}  // namespace ddprun::sim
