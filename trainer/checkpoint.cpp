@@ -43,7 +43,7 @@ public:
     [[nodiscard]] PickleValue pickle(const TrainingState& state) {
         PickleDict root;
         const auto add = [&root](const char* key, PickleValue value) {
-            root.items.emplace_back(text(key), std::move(value));
+            root.items.push_back({text(key), std::move(value)});
         };
         add("model", model(state));
         add("optimizer", optimizer(state));
@@ -51,7 +51,7 @@ public:
         add("epoch", integer(state.epoch));
         PickleDict args;
         for (const auto& [name, value] : state.args) {
-            args.items.emplace_back(text(name), text(value));
+            args.items.push_back({text(name), text(value)});
         }
         add("args", PickleValue{std::move(args)});
         add("step", integer(state.step));
@@ -85,7 +85,7 @@ private:
         PickleDict dict;
         dict.ordered = true;
         for (const auto& [name, value] : state.model) {
-            dict.items.emplace_back(text(name), tensor(value));
+            dict.items.push_back({text(name), tensor(value)});
         }
         return PickleValue{std::move(dict)};
     }
@@ -99,10 +99,8 @@ private:
             parameters.push_back(integer(index));
             if (state.momentum_buffers[i].defined()) {
                 PickleDict entry;
-                entry.items.emplace_back(
-                    text("momentum_buffer"), tensor(state.momentum_buffers[i])
-                );
-                buffers.items.emplace_back(integer(index), PickleValue{std::move(entry)});
+                entry.items.push_back({text("momentum_buffer"), tensor(state.momentum_buffers[i])});
+                buffers.items.push_back({integer(index), PickleValue{std::move(entry)}});
             }
         }
         PickleDict group;
@@ -119,9 +117,9 @@ private:
             {text("params"), PickleValue{std::move(parameters)}},
         };
         PickleDict dict;
-        dict.items.emplace_back(text("state"), PickleValue{std::move(buffers)});
-        dict.items.emplace_back(
-            text("param_groups"), PickleValue{PickleList{PickleValue{std::move(group)}}}
+        dict.items.push_back({text("state"), PickleValue{std::move(buffers)}});
+        dict.items.push_back(
+            {text("param_groups"), PickleValue{PickleList{PickleValue{std::move(group)}}}}
         );
         return PickleValue{std::move(dict)};
     }

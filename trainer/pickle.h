@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -27,6 +26,7 @@ struct PickledTensor {
 };
 
 struct PickleValue;
+struct PickleEntry;
 
 using PickleList = std::vector<PickleValue>;
 
@@ -36,7 +36,7 @@ struct PickleTuple {
 
 /// In the order of the file. `ordered` is collections.OrderedDict.
 struct PickleDict {
-    std::vector<std::pair<PickleValue, PickleValue>> items;
+    std::vector<PickleEntry> items;
     bool ordered = false;
 
     /// The value of a text key, or null.
@@ -69,6 +69,12 @@ struct PickleValue {
     [[nodiscard]] const T* as() const {
         return std::get_if<T>(&value);
     }
+};
+
+/// A key and its value in a dict.
+struct PickleEntry {
+    PickleValue key;
+    PickleValue value;
 };
 
 /// The bytes of data.pkl. There must be no PickleGlobal in `value`.

@@ -16,6 +16,9 @@ namespace ddprun::trainer {
 
 namespace {
 
+constexpr std::size_t kTensorArgumentsMin = 4;
+constexpr std::string_view kTorchModule = "torch.";
+
 /// While reading, values are shared: the memo refers to containers that are still being filled.
 /// Nodes refer only by index, so a cycle can be detected when the tree is built.
 struct Node {
@@ -313,7 +316,7 @@ private:
         push(Node{Node::Kind::storage, {}, parts, false});
     }
 
-    std::optional<std::vector<std::int64_t>> integers_of(std::size_t index) const {
+    [[nodiscard]] std::optional<std::vector<std::int64_t>> integers_of(std::size_t index) const {
         std::vector<std::int64_t> values;
         for (const std::size_t item : nodes_[index].items) {
             const auto value = integer_of(item);
@@ -326,9 +329,8 @@ private:
     }
 
     void rebuild_tensor(const std::vector<std::size_t>& arguments) {
-        constexpr std::size_t kArgumentsMin = 4;
-        constexpr std::string_view kTorch = "torch.";
-        if (arguments.size() < kArgumentsMin || nodes_[arguments[0]].kind != Node::Kind::storage) {
+        if (arguments.size() < kTensorArgumentsMin ||
+            nodes_[arguments[0]].kind != Node::Kind::storage) {
             error_ = "a tensor without a storage";
             return;
         }
@@ -338,12 +340,12 @@ private:
         const auto offset = integer_of(arguments[1]);
         auto sizes = integers_of(arguments[2]);
         auto strides = integers_of(arguments[3]);
-        if (!type.starts_with(kTorch) || !storage_size || !offset || !sizes || !strides) {
+        if (!type.starts_with(kTorchModule) || !storage_size || !offset || !sizes || !strides) {
             error_ = "a tensor whose description makes no sense";
             return;
         }
         push_leaf(PickledTensor{
-            type.substr(kTorch.size()),
+            type.substr(kTorchModule.size()),
             text_of(storage.items[2]),
             *storage_size,
             *offset,
@@ -392,7 +394,7 @@ private:
         PickleDict dict;
         dict.ordered = node.ordered;
         for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-            dict.items.emplace_back(std::move(items[i]), std::move(items[i + 1]));
+            dict.items.push_back({std::move(items[i]), std::move(items[i + 1])});
         }
         return PickleValue{std::move(dict)};
     }

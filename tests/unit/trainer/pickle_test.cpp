@@ -33,9 +33,9 @@ Errc error_of(const std::string& bytes) {
 PickleValue example() {
     PickleDict inner;
     inner.ordered = true;
-    inner.items.emplace_back(
-        PickleValue{"weight"s},
-        PickleValue{PickledTensor{"FloatStorage", "0", 6, 0, {2, 3}, {3, 1}}}
+    inner.items.push_back(
+        {PickleValue{"weight"s},
+         PickleValue{PickledTensor{"FloatStorage", "0", 6, 0, {2, 3}, {3, 1}}}}
     );
     PickleDict root;
     root.items = {
@@ -85,7 +85,7 @@ TEST_CASE("containers and tensors come back as they were") {
         *model->find("weight")->as<PickledTensor>() ==
         PickledTensor{"FloatStorage", "0", 6, 0, {2, 3}, {3, 1}}
     );
-    CHECK(*root->items[1].first.as<std::int64_t>() == 3);
+    CHECK(*root->items[1].key.as<std::int64_t>() == 3);
     REQUIRE(root->find("list")->as<PickleList>() != nullptr);
     CHECK(root->find("list")->as<PickleList>()->size() == 2);
     CHECK(root->find("tuple")->as<PickleTuple>()->items.size() == 1);
