@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -26,7 +27,7 @@ int main() {
         c10d::TCPStore store{variable("MASTER_ADDR"), options};
         const std::int64_t world_size = std::stoll(variable("WORLD_SIZE"));
         if (store.add("here", 1) == world_size) {
-            store.set("all", "yes");
+            store.set("all", std::vector<std::uint8_t>{1});
         }
         store.wait({"all"});
         std::printf(

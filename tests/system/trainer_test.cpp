@@ -170,7 +170,7 @@ struct Wrong {
         CHECK_MESSAGE(result.err.find(named) != std::string::npos, result.err);
         CHECK(result.err.find("Exception raised from") == std::string::npos);
         CHECK(result.err.find("frame #") == std::string::npos);
-        CHECK(count_of(result.err, "trainer: ") == 1);
+        CHECK(count_of(result.err, "trainer: error: ") == 1);
     }
 };
 
