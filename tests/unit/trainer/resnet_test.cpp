@@ -51,7 +51,9 @@ Sums sums_here(const std::string& name, std::int64_t num_classes, bool zero_init
 
 std::string run_python(const std::string& program) {
     const auto result = test::run_command(
-        {.argv = {DDPRUN_PYTHON, "-c", program}, .deadline = std::chrono::seconds(90)}
+        {.argv = {DDPRUN_PYTHON, "-c", program},
+         .env = {"OMP_NUM_THREADS=1"},
+         .deadline = std::chrono::seconds(100)}
     );
     REQUIRE_MESSAGE(result.exit_code == 0, test::describe(result), result.err);
     return result.out;

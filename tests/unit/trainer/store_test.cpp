@@ -87,6 +87,7 @@ TEST_CASE_FIXTURE(
 ) {
     ours->queuePush("q", bytes("1"));
     theirs->queuePush("q", bytes("2"));
+    CHECK(theirs->queueLen("q") == 2);  // its push is not answered; this is, after it
     CHECK(ours->queueLen("q") == 2);
     CHECK(ours->queuePop("q", true) == bytes("1"));
     CHECK(ours->queuePop("q", false) == bytes("2"));
