@@ -48,13 +48,17 @@ public:
     void cut() {
         ++epoch_;
         const auto self = shared_from_this();
-        world_.after(world_.random.between(0, 5), [self] { self->end_host_side(); });
+        world_.after(travel_time(), [self] { self->end_host_side(); });
         world_.after(world_.random.between(0, 5), [self] { self->end_agent_side(); });
     }
 
-    void agent_died() {
+    /// The system closes a dead process's sockets; where the machine died, nobody does.
+    void agent_died(bool machine_too) {
         agent_side_.ended = true;
         ++epoch_;
+        if (machine_too) {
+            return;
+        }
         const auto self = shared_from_this();
         const std::int64_t delay = travel_time();
         world_.after(delay, [self] { self->end_host_side(); });

@@ -33,7 +33,7 @@ JobPlan plan_of_seed(std::uint64_t seed) {
     plan.habits.stubborn_percent = random.one_in(4) ? 30 : 0;
     plan.habits.time_max = random.between(100, 8'000);
     plan.explicit_ranks = random.one_in(5);
-    plan.signals = random.one_in(6);
+    plan.signals = random.one_in(4);
     return plan;
 }
 
@@ -42,6 +42,16 @@ JobSim::JobSim(std::uint64_t seed, const JobPlan& plan)
       plan_(plan),
       habits_(plan.habits),
       host_(world_, JobId{"job"}) {
+    host_.workers_alive = [this](const NodeId& node, Incarnation incarnation) {
+        std::int64_t alive = 0;
+        for (const auto& agent : agents_) {
+            const Join& join = agent->join();
+            if (join.node == node && join.incarnation == incarnation) {
+                alive += agent->workers_alive();
+            }
+        }
+        return alive;
+    };
     host_.duplicate_reports = world_.random.one_in(4);
     for (std::int32_t i = 0; i < plan_.nodes; ++i) {
         auto machine = std::make_unique<Machine>();
@@ -106,23 +116,19 @@ void JobSim::next_fault() {
     }
     if (const auto agent = some_agent()) {
         ++faults_;
-        switch (world_.random.between(0, 5)) {
+        switch (world_.random.between(0, 6)) {
             case 0:
             case 1: agent->cut_connection(); break;
             case 2:
-            case 3:
-                for (const auto& machine : machines_) {
-                    if (machine->name == agent->name()) {
-                        const std::int64_t time = world_.random.between(50, 15'000);
-                        machine->network.blocked_until = world_.now().value() + time;
-                        world_.tell("{}: its network is down for {} ms", agent->name(), time);
-                    }
+            case 3: block_network(*agent); break;
+            case 4: crash(agent); break;
+            case 5:  // a second agent of the same node
+                if (world_.random.one_in(4)) {
+                    start_agent(machine_of(*agent));
                 }
                 break;
-            case 4: crash(agent); break;
             default:
-                if (plan_.signals && world_.random.one_in(3)) {
-                    signaled_ = true;
+                if (plan_.signals) {
                     agent->signal(SIGTERM);
                 }
         }
@@ -130,8 +136,22 @@ void JobSim::next_fault() {
     world_.after(world_.random.between(10, 4'000), [this] { next_fault(); });
 }
 
+std::size_t JobSim::machine_of(const SimAgent& agent) const {
+    std::size_t index = 0;
+    while (machines_[index]->name != agent.name()) {
+        ++index;
+    }
+    return index;
+}
+
+void JobSim::block_network(const SimAgent& agent) {
+    const std::int64_t time = world_.random.between(50, 15'000);
+    machines_[machine_of(agent)]->network.blocked_until = world_.now().value() + time;
+    world_.tell("{}: its network is down for {} ms", agent.name(), time);
+}
+
 void JobSim::crash(const std::shared_ptr<SimAgent>& agent) {
-    agent->crash();
+    agent->crash(world_.random.one_in(3));
     // The connections of its workers break: some of their peers fail, often before the rendezvous
     // knows of the crash.
     for (const auto& other : agents_) {
@@ -144,11 +164,9 @@ void JobSim::crash(const std::shared_ptr<SimAgent>& agent) {
         }
     }
     if (world_.random.percent(80)) {
-        for (std::size_t i = 0; i < machines_.size(); ++i) {
-            if (machines_[i]->name == agent->name()) {
-                world_.after(world_.random.between(0, 5'000), [this, i] { start_agent(i); });
-            }
-        }
+        world_.after(world_.random.between(0, 5'000), [this, machine = machine_of(*agent)] {
+            start_agent(machine);
+        });
     }
 }
 

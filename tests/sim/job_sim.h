@@ -46,6 +46,8 @@ private:
 
     void start_agent(std::size_t machine);
     void next_fault();
+    void block_network(const SimAgent& agent);
+    [[nodiscard]] std::size_t machine_of(const SimAgent& agent) const;
     void crash(const std::shared_ptr<SimAgent>& agent);
     void check_end();
     [[nodiscard]] std::shared_ptr<SimAgent> some_agent();
@@ -58,7 +60,6 @@ private:
     std::vector<std::shared_ptr<SimAgent>> agents_;  ///< all lives
     std::uint64_t lives_ = 0;
     std::int64_t faults_ = 0;
-    bool signaled_ = false;
 };
 
 }  // namespace ddprun::sim

@@ -97,17 +97,19 @@ void SimAgent::cut_connection() {
     }
 }
 
-void SimAgent::crash() {
+void SimAgent::crash(bool machine_too) {
     if (over()) {
         return;
     }
-    world_.tell("{}: the agent is killed", name());
+    world_.tell("{}: the {} dies", name(), machine_too ? "machine" : "agent");
     crashed_ = true;
     for (auto& [id, worker] : workers_) {
-        worker.alive = false;
+        if (std::exchange(worker.alive, false)) {
+            host_.broken_rounds.insert(worker.round);
+        }
     }
     if (connection_ != nullptr) {
-        connection_->agent_died();
+        connection_->agent_died(machine_too);
     }
 }
 
@@ -184,7 +186,7 @@ void SimAgent::perform(const AgentAction& action) {
             }
         });
     } else if (const auto* spawn = std::get_if<agent_action::Spawn>(&action)) {
-        workers_[spawn->id] = Worker{kUnassigned, true, false, 0};
+        workers_[spawn->id] = Worker{kUnassigned, true, false};
         spawned_.push_back(spawn->id);
     } else if (const auto* assign = std::get_if<agent_action::Assign>(&action)) {
         workers_[assign->id].round = assign->round;
@@ -235,17 +237,18 @@ void SimAgent::start_workers() {
         if (world_.random.percent(habits_.exec_failures_percent)) {
             worker.alive = false;
             ++failures;
+            host_.broken_rounds.insert(worker.round);
             started.failures.push_back({id, std::string(kExecuteStep), ENOENT, {}});
             continue;
         }
         started.pids.emplace_back(id, static_cast<std::int32_t>(id.value()) + 100);
         worker.stubborn = world_.random.percent(habits_.stubborn_percent);
-        worker.life = world_.random.between(20, habits_.time_max);
+        const std::int64_t life = world_.random.between(20, habits_.time_max);
         const bool fails = world_.random.percent(habits_.failures_percent);
         const ExitStatus status = !fails                    ? ExitStatus::exited(0)
                                   : world_.random.one_in(2) ? ExitStatus::exited(3)
                                                             : ExitStatus::signaled(SIGSEGV, true);
-        after(worker.life, [this, id, status] { end_worker(id, status, true); });
+        after(life, [this, id, status] { end_worker(id, status, true); });
     }
     after(world_.random.between(0, 4), [this, started] {
         step(agent_event::WorkersStarted{started});
@@ -266,7 +269,13 @@ void SimAgent::end_worker(WorkerId id, ExitStatus status, bool by_itself) {
     if (worker == workers_.end() || !worker->second.alive) {
         return;
     }
+    if (by_itself && status.succeeded() && host_.broken_rounds.contains(worker->second.round)) {
+        return;  // it waits for a dead peer until it is stopped
+    }
     worker->second.alive = false;
+    if (!status.succeeded()) {
+        host_.broken_rounds.insert(worker->second.round);
+    }
     if (by_itself && !status.succeeded()) {
         ++failures;
         world_.tell("{}: a worker of round {} fails", name(), worker->second.round);

@@ -27,8 +27,8 @@ public:
 
     void start();
 
-    /// kill -9 of the agent; its workers die with it.
-    void crash();
+    /// kill -9 of the agent, or the end of its machine; its workers die with it.
+    void crash(bool machine_too);
 
     void signal(int number);
 
@@ -49,6 +49,8 @@ public:
 
     [[nodiscard]] const std::string& name() const { return join_.info.host; }
 
+    [[nodiscard]] const Join& join() const { return join_; }
+
     std::int64_t failures = 0;  ///< of workers, that weren't asked to end
 
 private:
@@ -56,7 +58,6 @@ private:
         Round round;
         bool alive = true;
         bool stubborn = false;
-        std::int64_t life = 0;
     };
 
     void connect();

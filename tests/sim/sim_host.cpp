@@ -1,6 +1,7 @@
 #include "tests/sim/sim_host.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -28,6 +29,10 @@ void SimHost::on_message(
         return;
     }
     liveness_.heard(*guest->key, guest->incarnation, world_.now());
+    const auto living = core_.state().nodes.find(guest->key->node);
+    stop_job_seen_ = stop_job_seen_ || (std::holds_alternative<StopJob>(message) &&
+                                        living != core_.state().nodes.end() &&
+                                        living->second.incarnation == guest->incarnation);
     std::visit(
         [&](const auto& report) {
             using Report = std::decay_t<decltype(report)>;
@@ -126,9 +131,36 @@ void SimHost::check(const Send& send) {
             prepare->round,
             last_prepared_
         );
+        world_.require(
+            !stop_job_seen_, "round {} is prepared after a stop of the job", prepare->round
+        );
         last_prepared_ = prepare->round;
     } else if (const auto* begin = std::get_if<BeginRound>(&send.message)) {
         check_plan(*begin, send.node);
+    } else if (const auto* end = std::get_if<EndJob>(&send.message)) {
+        check_end(*end);
+    }
+}
+
+void SimHost::check_end(const EndJob& end) {
+    std::set<std::tuple<std::string, Rank, std::int32_t>> failed;
+    for (const WorkerFailure& failure : end.failures) {
+        world_.require(
+            failed.emplace(failure.host, failure.rank, failure.pid).second,
+            "the report has the failure of rank {} on {} twice",
+            failure.rank,
+            failure.host
+        );
+    }
+    if (end.exit_status == 0) {
+        for (const Seat& seat : core_.state().seats) {
+            world_.require(
+                seat.state == SeatState::succeeded &&
+                    workers_alive(seat.node, seat.incarnation) == 0,
+                "success though workers of {} run",
+                seat.node
+            );
+        }
     }
 }
 
@@ -141,27 +173,7 @@ void SimHost::check_plan(const BeginRound& begin, const NodeId& node) {
         last_prepared_
     );
     if (!last_begun_ || last_begun_->round != plan.round) {
-        ++rounds_begun;
-        const std::int32_t charged = plan.restart_count.value() - last_restart_count_.value();
-        world_.require(
-            plan.reason == RoundReason::worker_failure ? charged >= 1
-                                                       : charged == 0 || !last_begun_,
-            "round {} began because '{}' and charged the budget {} times",
-            plan.round,
-            plan.reason_text,
-            charged
-        );
-        world_.require(
-            plan.restart_count <= plan.max_restarts, "the budget is exceeded in {}", plan.round
-        );
-        const auto& spec = *core_.state().spec;
-        const auto nodes = static_cast<std::int32_t>(plan.nodes.size());
-        world_.require(
-            nodes >= spec.min_nodes.value() && nodes <= spec.max_nodes.value(),
-            "round {} has {} nodes",
-            plan.round,
-            nodes
-        );
+        check_first_begin(plan);
         last_begun_ = plan;
         last_restart_count_ = plan.restart_count;
         told_.clear();
@@ -183,6 +195,37 @@ void SimHost::check_plan(const BeginRound& begin, const NodeId& node) {
         told->second,
         node
     );
+}
+
+void SimHost::check_first_begin(const RoundPlan& plan) {
+    ++rounds_begun;
+    const std::int32_t charged = plan.restart_count.value() - last_restart_count_.value();
+    world_.require(
+        plan.reason == RoundReason::worker_failure ? charged >= 1 : charged == 0 || !last_begun_,
+        "round {} began because '{}' and charged the budget {} times",
+        plan.round,
+        plan.reason_text,
+        charged
+    );
+    world_.require(
+        plan.restart_count <= plan.max_restarts, "the budget is exceeded in {}", plan.round
+    );
+    const auto& spec = *core_.state().spec;
+    const auto nodes = static_cast<std::int32_t>(plan.nodes.size());
+    world_.require(
+        nodes >= spec.min_nodes.value() && nodes <= spec.max_nodes.value(),
+        "round {} has {} nodes",
+        plan.round,
+        nodes
+    );
+    for (const Seat& seat : core_.state().seats) {
+        world_.require(
+            workers_alive(seat.node, seat.incarnation) == 0,
+            "round {} begins while workers of an older one run on {}",
+            plan.round,
+            seat.node
+        );
+    }
 }
 
 void SimHost::arm() {

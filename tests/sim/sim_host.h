@@ -7,9 +7,11 @@
 #include "rendezvous/membership.h"
 #include "tests/sim/connection.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 
 namespace ddprun::sim {
 
@@ -25,6 +27,12 @@ public:
     bool duplicate_reports = false;
 
     std::int64_t rounds_begun = 0;
+
+    /// Rounds in which a worker has died: its peers wait for it and don't end by themselves.
+    std::set<Round> broken_rounds;
+
+    /// Living workers of that life of a node.
+    std::function<std::int64_t(const NodeId&, Incarnation)> workers_alive;
 
 private:
     struct Bound {
@@ -52,6 +60,8 @@ private:
     void perform(const Actions& actions);
     void check(const Send& send);
     void check_plan(const BeginRound& begin, const NodeId& node);
+    void check_first_begin(const RoundPlan& plan);
+    void check_end(const EndJob& end);
     void arm();
     void on_timer();
 
@@ -65,6 +75,7 @@ private:
     std::optional<RoundPlan> last_begun_;
     std::map<GroupRank, NodeId> told_;  ///< who was told which rank of the last begun round
     RestartCount last_restart_count_{};
+    bool stop_job_seen_ = false;
 };
 
 }  // namespace ddprun::sim
