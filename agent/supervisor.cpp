@@ -40,12 +40,13 @@ std::int64_t wall_time_ms() {
 
 /// A program started with closed standard descriptors would get them as pipes of its own.
 void ensure_standard_descriptors() {
-    for (int fd = ::open("/dev/null", O_RDWR); fd >= 0 && fd <= 2;
-         fd = ::open("/dev/null", O_RDWR)) {
-        // The number is taken on purpose and kept.
-        if (fd == 2) {
-            return;
-        }
+    int fd = -1;
+    do {
+        // Numbers 0, 1 and 2 are taken on purpose and kept, for workers too.
+        fd = ::open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= 2);
+    if (fd > 2) {
+        ::close(fd);
     }
 }
 
