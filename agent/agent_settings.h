@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -25,13 +24,7 @@ struct BoundStore {
     std::shared_ptr<void> owner;
 };
 
-/// Where a worker's stream goes besides the console.
-struct StreamToFile {
-    bool redirect = false;  ///< to the file only
-    bool tee = false;       ///< to the file and to the console
-};
-
-/// -r, -t and their friends, by local rank; ranks that are not listed go to the console only.
+/// What the console shows and where the run's files lie.
 struct OutputSettings {
     int stdout_fd = 1;
     int stderr_fd = 2;
@@ -39,8 +32,6 @@ struct OutputSettings {
     /// where the node has more than one worker, and raw bytes where it has one.
     /// Macros: ${role_name} ${local_rank} ${rank} ${hostname} ${round}.
     std::string prefix_template;
-    std::map<LocalRank, StreamToFile> stdout_files;
-    std::map<LocalRank, StreamToFile> stderr_files;
     /// The run's own folder (LOG_DIR/RUN_ID_RANDOM), made where missing; empty: a temporary folder
     /// that is removed at the end, in which only error files lie.
     std::string run_folder;
