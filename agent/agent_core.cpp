@@ -61,7 +61,9 @@ void AgentCore::on(const agent_event::LinkUp& event) {
         join.info.address = event.local_address;
     }
     address_ = join.info.address;
-    if (workers_present()) {
+    if (pending_) {
+        join.current_round = pending_->plan.round;
+    } else if (workers_present()) {
         join.current_round = group_->round();
     }
     send(std::move(join));
@@ -176,7 +178,7 @@ void AgentCore::take(const BeginRound& message) {
         return;
     }
     newest_seen_ = round;
-    PendingRound begun{message.plan, message.group_rank};
+    PendingRound begun{message.plan, message.group_rank, false};
     if (workers_present()) {
         // The rendezvous has given up on the old round; its workers end before new ones start.
         pending_ = std::move(begun);
@@ -218,6 +220,10 @@ void AgentCore::take(const StopRound& message) {
             }
             step_group(group_event::Stop{stop_signal_of(message)});
         }
+        return;
+    }
+    if (pending_ && pending_->plan.round == message.round) {
+        pending_->stopped = true;
         return;
     }
     if (newest_seen_ && *newest_seen_ >= message.round) {
@@ -322,7 +328,12 @@ void AgentCore::perform(const group_action::Stopped& action) {
             .sequence = {}, .round = group_->round(), .later_failures = action.later_failures});
     }
     if (pending_ && !ending_ && stop_signal_ == 0) {
-        begin_round(*std::exchange(pending_, std::nullopt));
+        PendingRound next = *std::exchange(pending_, std::nullopt);
+        if (next.stopped) {
+            report(RoundStopped{.sequence = {}, .round = next.plan.round, .later_failures = {}});
+        } else {
+            begin_round(std::move(next));
+        }
     }
 }
 

@@ -189,6 +189,8 @@ private:
     struct PendingRound {
         RoundPlan plan;
         GroupRank group_rank;
+        bool stopped =
+            false;  ///< before it began; still to be answered when the old workers are gone
     };
 
     void on(const agent_event::LinkUp& event);

@@ -18,15 +18,16 @@ inline constexpr std::size_t kValueBytesMax = 8 * kMiB;
 inline constexpr std::size_t kKeysPerRequestMax = 131'072;
 inline constexpr std::size_t kRequestBytesMax = 64 * kMiB;
 inline constexpr std::size_t kStoreKeysMax = 16'777'216;
-inline constexpr std::size_t kStoreBytesMax = 8 * 1024 * kMiB;     ///< of all keys and values
-inline constexpr std::size_t kQueueLengthMax = 1'048'576;          ///< of one queue
-inline constexpr std::size_t kRegistrationsMax = 128 * 1'048'576;  ///< keys waited for by all clients
+inline constexpr std::size_t kStoreBytesMax = 8 * 1024 * kMiB;  ///< of all keys and values
+inline constexpr std::size_t kQueueLengthMax = 1'048'576;       ///< of one queue
+inline constexpr std::size_t kRegistrationsMax =
+    128 * 1'048'576;  ///< keys waited for by all clients
 inline constexpr std::size_t kStoreConnectionsMax = 131'072;
 inline constexpr std::size_t kUnvalidatedConnectionsMax = 16'384;
-inline constexpr std::size_t kReadChunkBytes = 64 * kKiB;   ///< of the one read buffer of a server
-inline constexpr std::size_t kUnsentBytesMax = 8 * kMiB;    ///< above it a client isn't read from
-inline constexpr int kAcceptsPerTurnMax = 64;               ///< before other clients have their turn
-inline constexpr int kReadsPerTurnMax = 4;                  ///< of one client, for the same reason
+inline constexpr std::size_t kReadChunkBytes = 64 * kKiB;  ///< of the one read buffer of a server
+inline constexpr std::size_t kUnsentBytesMax = 8 * kMiB;   ///< above it a client isn't read from
+inline constexpr int kAcceptsPerTurnMax = 64;              ///< before other clients have their turn
+inline constexpr int kReadsPerTurnMax = 4;                 ///< of one client, for the same reason
 inline constexpr std::chrono::seconds kHandshakeTimeout{10};
 inline constexpr std::chrono::seconds kProgressTimeout{60};  ///< partial request, unread reply
 inline constexpr std::chrono::minutes kRequestTimeout{10};   ///< for a request as a whole
@@ -37,7 +38,8 @@ inline constexpr std::chrono::milliseconds kCancelTimeout{
     5'000};  ///< for the server to confirm that a wait has been taken back
 
 // The command line.
-inline constexpr int kSecondsMax = 31'536'000;  ///< a year: the longest time-out that can be asked for
+inline constexpr int kSecondsMax =
+    31'536'000;  ///< a year: the longest time-out that can be asked for
 
 // The agent protocol.
 inline constexpr std::size_t kAgentFrameBytesMax = 4 * kMiB;
@@ -58,10 +60,10 @@ inline constexpr std::size_t kJoinFrameBytesMax =
 inline constexpr std::int32_t kWaitingNamesMax = 64;
 
 // The membership of a job.
-inline constexpr std::int32_t kJobsMax = 4'096;          ///< of one rendezvous
-inline constexpr std::size_t kReplacedMax = 64;          ///< former lives that a job remembers
+inline constexpr std::int32_t kJobsMax = 4'096;  ///< of one rendezvous
+inline constexpr std::size_t kReplacedMax = 64;  ///< former lives that a job remembers
 inline constexpr std::int64_t kRoundMax = 1LL << 48;
-inline constexpr std::size_t kRefusalsKeptMax = 8;       ///< that a join time-out lists
+inline constexpr std::size_t kRefusalsKeptMax = 8;  ///< that a join time-out lists
 inline constexpr std::chrono::milliseconds kTimeoutMax{1'000LL * 86'400 * 365};
 inline constexpr std::chrono::milliseconds kHeartbeatIntervalMin{10};
 inline constexpr std::int32_t kHeartbeatMissesMax = 1'000;
@@ -89,7 +91,8 @@ inline constexpr std::chrono::milliseconds kLinkCloseTimeout{
     2'000};  ///< to send what is queued before a close
 
 // The agent.
-inline constexpr std::size_t kHeldSignalsMax = 64;  ///< forwarded signals before workers have started
+inline constexpr std::size_t kHeldSignalsMax =
+    64;  ///< forwarded signals before workers have started
 inline constexpr std::size_t kUnacknowledgedMax =
     1'024;  ///< reports of one agent; a round makes four
 inline constexpr std::size_t kLineBytesMax =

@@ -1,6 +1,6 @@
-// What the membership core of a job takes in and gives out. Values only, with a byte encoding
-// (membership_codec.h), so that a log of events can live anywhere. Events name node and
-// incarnation, never a connection.
+// What the membership core of a job takes in and gives out. Plain values whose fields the wire
+// codec knows, so that a log of events can be stored anywhere. Events name node and incarnation,
+// never a connection.
 #pragma once
 
 #include "proto/agent_messages.h"

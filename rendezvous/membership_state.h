@@ -92,8 +92,9 @@ struct MembershipState {
     std::int32_t succeeded_seats = 0;
     Stamp round_began{};
 
-    StopCause cause;                      ///< in stopping
-    std::vector<WorkerFailure> failures;  ///< of the round, in order of arrival
+    StopCause cause;                        ///< in stopping
+    std::optional<StopCause> stop_request;  ///< a StopJob that came after a final failure
+    std::vector<WorkerFailure> failures;    ///< of the round, in order of arrival
     std::optional<Stamp> first_failure_at;
 
     std::optional<Stamp> join_deadline;

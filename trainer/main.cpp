@@ -52,8 +52,8 @@ int run(const std::vector<std::string>& arguments, Log& log) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    // A file beyond the user's limit is an error of the write, with its line and status, not a death
-    // that leaves half a file.
+    // A file beyond the user's limit is an error of the write, with its line and status, not a
+    // death that leaves half a file.
     static_cast<void>(std::signal(SIGXFSZ, SIG_IGN));
     StderrLog log;
     const int status = run({argv + 1, argv + argc}, log);

@@ -370,6 +370,37 @@ TEST_SUITE("agent/agent_core") {
         CHECK(spawned[0].id > f.ids.back());
     }
 
+    TEST_CASE("a round that is stopped while it waits for old workers never begins") {
+        Fixture f;
+        f.join();
+        static_cast<void>(f.begin(0));
+        static_cast<void>(f.receive(Fixture::begin_message(1)));
+
+        StopRound stop;
+        stop.round = Round{1};
+        CHECK(sent<RoundStopped>(f.receive(stop)).empty());
+        f.end_all_by(SIGTERM);
+        const AgentActions actions = f.step(agent_event::Swept{});
+
+        CHECK(all_of<agent_action::Spawn>(actions).empty());
+        const auto stopped = sent<RoundStopped>(actions);
+        REQUIRE(stopped.size() == 2);
+        CHECK(stopped[0].round == Round{0});
+        CHECK(stopped[1].round == Round{1});
+    }
+
+    TEST_CASE("an agent that comes back names the round that waits for old workers") {
+        Fixture f;
+        f.join();
+        static_cast<void>(f.begin(0));
+        static_cast<void>(f.receive(Fixture::begin_message(1)));
+        static_cast<void>(f.step(agent_event::LinkDown{Error{Errc::connection_lost, "cut"}}));
+
+        const auto joins = sent<Join>(f.step(agent_event::LinkUp{"10.0.0.1"}));
+
+        CHECK(joins.at(0).current_round == Round{1});
+    }
+
     TEST_CASE("other signals are passed on") {
         Fixture f;
         f.join();

@@ -4,6 +4,8 @@
 
 #include "rendezvous/membership.h"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -39,7 +41,7 @@ public:
         join.node = NodeId{node};
         join.incarnation = incarnation(node);
         join.info.host = node;
-        join.info.address = "10.0.0." + node;
+        join.info.address = fmt::format("10.0.0.{}", node);
         join.spec = spec;
         if (rank) {
             join.requested_rank = GroupRank{*rank};
