@@ -21,9 +21,11 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 namespace ddprun::trainer {
@@ -189,6 +191,10 @@ Outcome<void> Training::resume_or_begin() {
     }
     if (!resumed->path.empty()) {
         log_.info("resumed from {} at step {}", resumed->path, position_.step);
+    }
+    if (!options_.checkpoint_dir.empty()) {
+        std::error_code ignored;  // the first checkpoint says what is wrong
+        std::filesystem::create_directories(options_.checkpoint_dir, ignored);
     }
     if (!options_.log_json.empty()) {
         auto step_log = StepLog::open(options_.log_json);
