@@ -25,8 +25,7 @@ using test::LinkAgent;
 class FakeServer {
 public:
     explicit FakeServer(asio::io_context& io)
-        : io_(io),
-          acceptor_(io, {asio::ip::address_v4::loopback(), 0}),
+        : acceptor_(io, {asio::ip::address_v4::loopback(), 0}),
           socket_(io) {
         accept();
     }
@@ -93,7 +92,6 @@ private:
         );
     }
 
-    asio::io_context& io_;
     tcp::acceptor acceptor_;
     tcp::socket socket_;
     FrameReader reader_{FrameReader::Start::opening, limits::kAgentFrameBytesMax};
