@@ -12,6 +12,7 @@ namespace ddprun::sim {
 namespace {
 
 constexpr std::int64_t kJoinTimeout = 30'000;
+constexpr std::int64_t kEventsMax = 200'000;  ///< of a job; a usual one has some thousands
 constexpr std::int64_t kQuietTime = 400'000;  ///< after the faults; every job has ended by then
 
 }  // namespace
@@ -172,7 +173,9 @@ void JobSim::crash(const std::shared_ptr<SimAgent>& agent) {
 
 std::string JobSim::run() {
     const std::int64_t end = plan_.faults_until + kQuietTime;
+    std::int64_t events = 0;
     while (world_.run_one(end)) {
+        world_.require(++events < kEventsMax, "more than {} events: no rest", kEventsMax);
     }
     if (world_.broken.empty()) {
         check_end();
