@@ -313,6 +313,16 @@ std::optional<std::string> Command::wait_for_line(
     }
 }
 
+bool Command::wait_for_text(std::string_view text, std::chrono::milliseconds timeout) {
+    const Clock::time_point until = std::min(Clock::now() + timeout, started_ + options_.deadline);
+    while (out_.find(text) == std::string::npos) {
+        if ((stdout_fd_ < 0 && stderr_fd_ < 0) || !pump(until, false)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void Command::send_signal(int signal) const {
     ::syscall(SYS_pidfd_send_signal, pidfd_, signal, nullptr, 0);
 }

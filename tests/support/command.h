@@ -30,7 +30,7 @@ struct CommandOptions {
     std::vector<std::string> unset_env{};
     std::string cwd{};         ///< empty: this process's
     std::string stdin_text{};  ///< what it reads on standard input, then end of file
-    std::chrono::milliseconds deadline{15'000};  ///< after it everything is killed
+    std::chrono::milliseconds deadline{40'000};  ///< after it everything is killed
     /// Runs in the child before exec (signal dispositions, closed descriptors, limits); only
     /// async-signal-safe calls.
     std::function<void()> in_child{};
@@ -65,6 +65,12 @@ public:
         std::string_view text,
         int occurrence = 1,
         std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000)
+    );
+
+    /// Waits until `text` stands anywhere in stdout, in a line without its end too; false when
+    /// `timeout` passed or both streams ended.
+    [[nodiscard]] bool wait_for_text(
+        std::string_view text, std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000)
     );
 
     void send_signal(int signal) const;

@@ -58,6 +58,17 @@ std::vector<std::string> sorted_lines(std::string_view text) {
     return lines;
 }
 
+std::string text_of(std::string_view console, std::string_view prefix) {
+    std::string text;
+    std::istringstream stream{std::string{console}};
+    for (std::string line; std::getline(stream, line);) {
+        if (line.starts_with(prefix)) {
+            text += line.substr(prefix.size());
+        }
+    }
+    return text;
+}
+
 int count_of(std::string_view text, std::string_view part) {
     int count = 0;
     for (std::size_t at = text.find(part); at != std::string_view::npos;

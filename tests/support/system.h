@@ -23,6 +23,11 @@ namespace ddprun::test {
 /// The lines of a text, sorted, without empty ones.
 [[nodiscard]] std::vector<std::string> sorted_lines(std::string_view text);
 
+/// What one worker wrote, from the console of a job of several: its prefix is taken off each of its
+/// lines and the lines are joined without their ends (a line whose writer was silent for a while in
+/// its middle stands on the console in two parts, which this puts together again).
+[[nodiscard]] std::string text_of(std::string_view console, std::string_view prefix);
+
 /// How often `part` occurs in `text`.
 [[nodiscard]] int count_of(std::string_view text, std::string_view part);
 
