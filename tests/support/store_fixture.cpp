@@ -18,7 +18,7 @@ namespace ddprun {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kPatience{30};
 
 }  // namespace
 

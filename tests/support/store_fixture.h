@@ -34,7 +34,7 @@ public:
     /// Listens on 127.0.0.1 unless the options say otherwise.
     explicit StoreFixture(StoreServerOptions options = {});
 
-    /// Runs the loop until `condition` holds; false after five seconds.
+    /// Runs the loop until `condition` holds; false after half a minute.
     bool run_until(const std::function<bool()>& condition);
 
     /// Runs what is ready now.
@@ -67,13 +67,13 @@ public:
     /// VALIDATE and PING, with the answer awaited: the server knows us then.
     void greet();
 
-    /// `count` bytes, or less when the connection ends or five seconds pass.
+    /// `count` bytes, or less when the connection ends or half a minute passes.
     std::string receive(std::size_t count);
 
     /// send() and receive().
     std::string ask(std::string_view bytes, std::size_t reply_bytes);
 
-    /// The server closes the connection within five seconds; what it sent before is dropped.
+    /// The server closes the connection within half a minute; what it sent before is dropped.
     bool is_closed_by_server();
 
     /// The server has nothing for us, after it has done all that it could.

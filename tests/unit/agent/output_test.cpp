@@ -2,6 +2,7 @@
 #include "agent/line_splitter.h"
 #include "agent/prefix.h"
 #include "proto/limits.h"
+#include "tests/support/filled.h"
 
 #include <doctest/doctest.h>
 
@@ -102,7 +103,7 @@ TEST_SUITE("agent/line_splitter") {
         ConsoleLine console;
         LineSplitter splitter(Mode::lines, "[p]:", console);
         std::string out;
-        const std::string piece(100'000, 'x');
+        const std::string piece = test::filled(100'000, 'x');
 
         splitter.feed(piece, kStart, out);
         CHECK(out == "");

@@ -1,6 +1,7 @@
 #include "proto/store_parser.h"
 
 #include "proto/limits.h"
+#include "tests/support/filled.h"
 #include "tests/support/store_samples.h"
 
 #include <doctest/doctest.h>
@@ -79,7 +80,7 @@ TEST_CASE("an unknown opcode is an offence") {
 }
 
 TEST_CASE("a key of the limit passes and a longer one is an offence with its length alone") {
-    const std::string longest(limits::kKeyBytesMax, 'k');
+    const std::string longest = test::filled(limits::kKeyBytesMax, 'k');
     StoreParser parser;
     CHECK(parser.look(bytes_of(GetRequest{longest})) == Status::complete);
 
@@ -89,7 +90,7 @@ TEST_CASE("a key of the limit passes and a longer one is an offence with its len
 }
 
 TEST_CASE("a value of the limit passes and a longer one is an offence with its length alone") {
-    const std::string longest(limits::kValueBytesMax, 'v');
+    const std::string longest = test::filled(limits::kValueBytesMax, 'v');
     StoreParser parser;
     CHECK(parser.look(bytes_of(SetRequest{"/k", longest})) == Status::complete);
 
@@ -128,7 +129,7 @@ TEST_CASE("131072 keys pass and one more is an offence with the count alone") {
 }
 
 TEST_CASE("a request beyond the limit as a whole is an offence before its bytes are there") {
-    const std::string value(limits::kValueBytesMax, 'v');
+    const std::string value = test::filled(limits::kValueBytesMax, 'v');
     const std::string pair = number(2) + "/k" + number(value.size()) + value;
     std::string bytes = "\x0B" + number(9);
     for (int i = 0; i < 7; ++i) {

@@ -1,6 +1,7 @@
 #include "rendezvous/kv_state.h"
 
 #include "proto/limits.h"
+#include "tests/support/filled.h"
 #include "tests/support/kv_harness.h"
 #include "tests/support/store_samples.h"
 
@@ -73,7 +74,7 @@ TEST_CASE("multi get gives the values in the order asked for") {
 
 TEST_CASE("a value above the sharing size comes whole") {
     KvHarness store;
-    const std::string large(100'000, 'x');
+    const std::string large = test::filled(100'000, 'x');
     store.send(1, SetRequest{"/k", large});
 
     CHECK(store.ask(1, GetRequest{"/k"}).substr(8) == large);
@@ -151,7 +152,7 @@ TEST_CASE("append creates and extends and wakes") {
 
 TEST_CASE("append beyond the limit of a value is refused and changes nothing") {
     KvHarness store;
-    const std::string large(limits::kValueBytesMax, 'x');
+    const std::string large = test::filled(limits::kValueBytesMax, 'x');
     store.send(1, SetRequest{"/k", large});
 
     CHECK_FALSE(store.send(1, AppendRequest{"/k", "y"}).empty());
@@ -479,7 +480,7 @@ TEST_CASE("registrations beyond the limit are refused and come back") {
 
 TEST_CASE("values are shared with those who read them and not copied") {
     KvHarness store;
-    const std::string large(1'000'000, 'x');
+    const std::string large = test::filled(1'000'000, 'x');
     store.send(1, SetRequest{"/k", large});
     ReplyBuffer first;
     ReplyBuffer second;
@@ -494,7 +495,7 @@ TEST_CASE("values are shared with those who read them and not copied") {
 
 TEST_CASE("a reply of very many values stays small in memory") {
     KvHarness store;
-    const std::string value(1'000, 'x');
+    const std::string value = test::filled(1'000, 'x');
     store.send(1, SetRequest{"/k", value});
     const std::vector<std::string_view> keys(100'000, "/k");
     ReplyBuffer reply;

@@ -1,6 +1,7 @@
 // What a hostile or broken peer may do to a server: each offender is closed, alone, with a logged
 // reason, and what it took comes back. Deadlines are shortened.
 #include "proto/limits.h"
+#include "tests/support/filled.h"
 #include "tests/support/store_fixture.h"
 #include "tests/support/store_samples.h"
 
@@ -229,7 +230,7 @@ TEST_CASE("a client that never reads is bounded and closed after the progress de
     StoreFixture fixture{options};
     RawClient offender{fixture, 4'096};
     offender.greet();
-    const std::string value(limits::kValueBytesMax, 'v');
+    const std::string value = test::filled(limits::kValueBytesMax, 'v');
     offender.send(bytes_of(SetRequest{"/k", value}));
     std::string requests;
     for (int i = 0; i < 10'000; ++i) {

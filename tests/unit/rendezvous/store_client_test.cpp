@@ -1,5 +1,6 @@
 #include "proto/limits.h"
 #include "rendezvous/client.h"
+#include "tests/support/filled.h"
 #include "tests/support/store_thread.h"
 
 #include <doctest/doctest.h>
@@ -29,7 +30,7 @@ TEST_CASE("a value that was set is read") {
 TEST_CASE("values hold any bytes and any legal size") {
     StoreThread server;
     const auto client = server.connect();
-    const std::string large(limits::kValueBytesMax, '\0');
+    const std::string large = test::filled(limits::kValueBytesMax, '\0');
     const std::string odd{"\0\xff\n", 3};
 
     REQUIRE(client->set(odd, odd));

@@ -1,6 +1,7 @@
 #include "rendezvous/store_server.h"
 
 #include "proto/agent_messages.h"
+#include "tests/support/filled.h"
 #include "tests/support/store_fixture.h"
 #include "tests/support/store_samples.h"
 
@@ -27,37 +28,34 @@ std::string bytes_of(const StoreRequest& request) {
 }
 
 /// A conversation that touches every kind of request, and what the server must answer to all of it.
-const std::string& golden_requests() {
-    static const std::string bytes = [] {
-        std::string all;
-        const std::vector<StoreRequest> requests{
-            ValidateRequest{kStoreMagic},
-            PingRequest{42},
-            SetRequest{"/k", "ab"},
-            GetRequest{"/k"},
-            CompareSetRequest{"/k", "ab", "cd"},
-            AddRequest{"/n", -7},
-            CheckRequest{{"/k", "/q"}},
-            WaitRequest{{"/k"}},
-            NumKeysRequest{},
-            DeleteKeyRequest{"/n"},
-            AppendRequest{"/k", "ef"},
-            MultiSetRequest{{{"/m", "1"}}},
-            MultiGetRequest{{"/k", "/m"}},
-            QueuePushRequest{"/q", "x"},
-            QueueLengthRequest{"/q"},
-            QueuePopRequest{"/q"},
-            BarrierRequest{"/b", 1},
-            ListKeysRequest{},
-            WaitRequest{{"/missing"}},
-            CancelWaitRequest{},
-        };
-        for (const StoreRequest& request : requests) {
-            encode_request(request, all);
-        }
-        return all;
-    }();
-    return bytes;
+std::string golden_requests() {
+    std::string all;
+    const std::vector<StoreRequest> requests{
+        ValidateRequest{kStoreMagic},
+        PingRequest{42},
+        SetRequest{"/k", "ab"},
+        GetRequest{"/k"},
+        CompareSetRequest{"/k", "ab", "cd"},
+        AddRequest{"/n", -7},
+        CheckRequest{{"/k", "/q"}},
+        WaitRequest{{"/k"}},
+        NumKeysRequest{},
+        DeleteKeyRequest{"/n"},
+        AppendRequest{"/k", "ef"},
+        MultiSetRequest{{{"/m", "1"}}},
+        MultiGetRequest{{"/k", "/m"}},
+        QueuePushRequest{"/q", "x"},
+        QueueLengthRequest{"/q"},
+        QueuePopRequest{"/q"},
+        BarrierRequest{"/b", 1},
+        ListKeysRequest{},
+        WaitRequest{{"/missing"}},
+        CancelWaitRequest{},
+    };
+    for (const StoreRequest& request : requests) {
+        encode_request(request, all);
+    }
+    return all;
 }
 
 const std::string& golden_replies() {
@@ -92,7 +90,8 @@ TEST_CASE("a whole conversation in one piece is answered in order") {
 
 TEST_CASE("a conversation that is cut at any byte is answered all the same") {
     StoreFixture fixture;
-    for (std::size_t cut = 1; cut < golden_requests().size(); ++cut) {
+    const std::string requests = golden_requests();
+    for (std::size_t cut = 1; cut < requests.size(); ++cut) {
         StoreServerOptions options;
         options.addresses = {"127.0.0.1"};
         auto server = StoreServer::listen(fixture.io_context, options, fixture.log);
@@ -100,10 +99,10 @@ TEST_CASE("a conversation that is cut at any byte is answered all the same") {
         fixture.server = std::move(*server);
         RawClient client{fixture};
 
-        client.send(std::string_view{golden_requests()}.substr(0, cut));
+        client.send(std::string_view{requests}.substr(0, cut));
         fixture.run_ready();
         const std::string replies =
-            client.ask(std::string_view{golden_requests()}.substr(cut), golden_replies().size());
+            client.ask(std::string_view{requests}.substr(cut), golden_replies().size());
 
         CHECK(replies == golden_replies());
     }
@@ -153,7 +152,7 @@ TEST_CASE("a client that half closes gets all its replies") {
     StoreFixture fixture;
     RawClient client{fixture};
     client.greet();
-    const std::string value(6 * limits::kMiB, 'v');
+    const std::string value = test::filled(6 * limits::kMiB, 'v');
     client.send(bytes_of(SetRequest{"/k", value}));
     client.send(bytes_of(GetRequest{"/k"}));
     client.close_sending();
@@ -168,7 +167,8 @@ TEST_CASE("replies beyond the bound wait until the client reads and none is lost
     StoreFixture fixture{options};
     RawClient client{fixture};
     client.greet();
-    const std::string value(limits::kValueBytesMax, 'v');  // more than the kernel's buffers hold
+    const std::string value =
+        test::filled(limits::kValueBytesMax, 'v');  // more than the kernel's buffers hold
     client.send(bytes_of(SetRequest{"/k", value}));
     std::string requests;
     constexpr std::size_t kGets = 6;
@@ -411,7 +411,7 @@ TEST_CASE("stop closes those who wait and writes the replies that are due") {
     RawClient waiting{fixture};
     reading.greet();
     waiting.greet();
-    const std::string value(limits::kValueBytesMax, 'v');
+    const std::string value = test::filled(limits::kValueBytesMax, 'v');
     reading.send(bytes_of(SetRequest{"/k", value}));
     reading.send(bytes_of(GetRequest{"/k"}));
     waiting.send(bytes_of(WaitRequest{{"/missing"}}));
@@ -436,7 +436,7 @@ TEST_CASE("stop isn't held up for ever by a client that doesn't read") {
     StoreFixture fixture{options};
     RawClient client{fixture, 4'096};
     client.greet();
-    client.send(bytes_of(SetRequest{"/k", std::string(8 * limits::kMiB, 'v')}));
+    client.send(bytes_of(SetRequest{"/k", test::filled(8 * limits::kMiB, 'v')}));
     client.send(bytes_of(GetRequest{"/k"}));
     REQUIRE(fixture.run_until([&] { return fixture.counters().unsent_bytes > 0; }));
     bool is_done = false;
