@@ -12,9 +12,9 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
-#include <chrono>
 #include <string>
 #include <vector>
 
