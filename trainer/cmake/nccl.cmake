@@ -29,8 +29,10 @@ find_path(DDPRUN_CUDA_INCLUDE cuda_runtime_api.h
   HINTS ${cuda_folders} ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include)
 find_library(DDPRUN_CUDART NAMES cudart libcudart.so.13 libcudart.so.12
   HINTS ${cuda_folders} ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES lib lib64)
-find_path(DDPRUN_NCCL_INCLUDE nccl.h HINTS ${nccl_folders} PATH_SUFFIXES include)
-find_library(DDPRUN_NCCL NAMES nccl libnccl.so.2 HINTS ${nccl_folders} PATH_SUFFIXES lib)
+find_path(DDPRUN_NCCL_INCLUDE nccl.h
+  HINTS ${nccl_folders} ENV NCCL_HOME ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include)
+find_library(DDPRUN_NCCL NAMES nccl libnccl.so.2
+  HINTS ${nccl_folders} ENV NCCL_HOME ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES lib lib64)
 mark_as_advanced(DDPRUN_ACTIVE_PYTHON DDPRUN_CUDA_INCLUDE DDPRUN_CUDART DDPRUN_NCCL_INCLUDE DDPRUN_NCCL)
 if(DDPRUN_CUDA_INCLUDE AND DDPRUN_CUDART AND DDPRUN_NCCL_INCLUDE AND DDPRUN_NCCL
     AND NOT TARGET ddprun::nccl)
