@@ -49,6 +49,7 @@ class StoreClient::Implementation {
 public:
     explicit Implementation(StoreClientOptions options)
         : options_(std::move(options)),
+          look_up_(options_.host, options_.port),
           random_(static_cast<std::minstd_rand::result_type>(::getpid())) {}
 
     [[nodiscard]] const StoreClientOptions& options() const { return options_; }
@@ -149,6 +150,7 @@ private:
     }
 
     StoreClientOptions options_;
+    HostLookUp look_up_;
     std::mutex mutex_;  ///< guards idle_ and random_; never held during I/O
     std::vector<ClientSocket> idle_;
     std::minstd_rand random_;
@@ -184,9 +186,13 @@ Result<ClientSocket> StoreClient::Implementation::open(Deadline deadline) {
 
 Result<ClientSocket> StoreClient::Implementation::open_once(Deadline deadline) {
     const Deadline attempt = std::min(deadline, after(limits::kConnectAttemptTimeout));
-    auto socket = ClientSocket::connect(options_.host, options_.port, attempt);
+    const auto addresses = look_up_.find(attempt);
+    if (!addresses) {
+        return fail(in_context("connect", addresses.error()));
+    }
+    auto socket = ClientSocket::connect(*addresses, attempt);
     if (!socket) {
-        return socket;
+        return fail(in_context("open a connection", socket.error()));
     }
     const auto nonce = static_cast<std::uint32_t>(::getpid());
     std::string hello;

@@ -6,8 +6,9 @@
 // delays no other. Order: when a call that writes has returned, the server has applied it; what any
 // thread calls afterwards sees it. Reconnection: a call that finds its idle connection dead opens
 // another before it sends anything. A request that may have been applied is never sent again: the
-// call fails with Errc::connection_lost instead. Keys are sent with `key_prefix` before them; the
-// default is PyTorch's own, so both see the same keys.
+// call fails with Errc::connection_lost instead. Names are looked up in a thread of their own, so
+// that a resolver that doesn't answer outlasts no deadline. Keys are sent with `key_prefix` before
+// them; the default is PyTorch's own, so both see the same keys.
 #pragma once
 
 #include "proto/result.h"
@@ -25,7 +26,7 @@
 namespace ddprun {
 
 struct StoreClientOptions {
-    std::string host;  ///< numeric, or a name (looked up at each connect, by the calling thread)
+    std::string host;  ///< numeric, or a name (looked up at each connect)
     std::uint16_t port = 0;
     std::string key_prefix = "/";
     std::chrono::milliseconds timeout{300'000};         ///< of a call that isn't given its own

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -14,7 +13,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <memory>
 #include <utility>
 
 namespace ddprun {
@@ -42,8 +40,9 @@ bool poll_until(int fd, short events, ClientSocket::Deadline deadline) {
 }
 
 /// 0, or the errno of the failed attempt.
-int connect_fd(int fd, const addrinfo& address, ClientSocket::Deadline deadline) {
-    if (::connect(fd, address.ai_addr, address.ai_addrlen) == 0) {
+int connect_fd(int fd, const HostAddress& address, ClientSocket::Deadline deadline) {
+    const auto* name = reinterpret_cast<const sockaddr*>(&address.storage);
+    if (::connect(fd, name, address.size) == 0) {
         return 0;
     }
     if (errno != EINPROGRESS && errno != EINTR) {
@@ -77,30 +76,18 @@ int milliseconds_until(ClientSocket::Deadline deadline) {
 }
 
 Result<ClientSocket> ClientSocket::connect(
-    const std::string& host, std::uint16_t port, Deadline deadline
+    const HostLookUp::Addresses& addresses, Deadline deadline
 ) {
-    addrinfo hints{};
-    hints.ai_family = AF_UNSPEC;
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_NUMERICSERV;
-    addrinfo* list = nullptr;
-    const int found = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
-    if (found != 0) {
-        return fail(
-            Errc::not_found,
-            fmt::format("connect to {}:{}: look up the name: {}", host, port, ::gai_strerror(found))
-        );
-    }
-    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner{list, &::freeaddrinfo};
     int error_number = ECONNREFUSED;
-    for (const addrinfo* address = list; address != nullptr; address = address->ai_next) {
-        const int fd = ::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    for (const HostAddress& address : addresses) {
+        const int family = address.storage.ss_family;
+        const int fd = ::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd < 0) {
             error_number = errno;
             continue;
         }
         ClientSocket socket{fd};
-        error_number = connect_fd(fd, *address, deadline);
+        error_number = connect_fd(fd, address, deadline);
         if (error_number == 0) {
             const int on = 1;
             // Small requests would otherwise wait for acknowledgements; nothing else depends on it.
@@ -108,7 +95,7 @@ Result<ClientSocket> ClientSocket::connect(
             return socket;
         }
     }
-    return fail(from_errno(error_number, fmt::format("connect to {}:{}", host, port)));
+    return fail(from_errno(error_number, "connect"));
 }
 
 ClientSocket::ClientSocket(ClientSocket&& other) noexcept

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "proto/result.h"
+#include "rendezvous/client_names.h"
 
 #include <chrono>
 #include <cstddef>
@@ -18,9 +19,9 @@ public:
     using Clock = std::chrono::steady_clock;
     using Deadline = Clock::time_point;
 
-    /// Tries each address of `host` once.
+    /// Tries each address once, in order.
     [[nodiscard]] static Result<ClientSocket> connect(
-        const std::string& host, std::uint16_t port, Deadline deadline
+        const HostLookUp::Addresses& addresses, Deadline deadline
     );
 
     ClientSocket(ClientSocket&& other) noexcept;

@@ -31,13 +31,45 @@ KvLimits::KvLimits()
     : keys_max(limits::kStoreKeysMax),
       bytes_max(limits::kStoreBytesMax),
       queue_length_max(limits::kQueueLengthMax),
-      registrations_max(limits::kRegistrationsMax) {}
+      registrations_max(limits::kRegistrationsMax),
+      foreign_run_timeout(limits::kForeignRunTimeout) {}
 
 // ---- requests
 
 void KvState::apply(ClientId client, const StoreRequest& request, KvEffects& effects) {
     ++counters_.requests;
     std::visit([&](const auto& body) { handle(client, body, effects); }, request);
+    if (foreign_runs_.size() > 0) {
+        note_uses(client, request);
+    }
+}
+
+/// All keys that the request names are in use by the client.
+void KvState::note_uses(ClientId client, const StoreRequest& request) {
+    std::visit(
+        [&](const auto& body) {
+            if constexpr (requires { body.key; }) {
+                foreign_runs_.used(client, body.key);
+            } else if constexpr (requires { body.keys; }) {
+                for (const std::string_view key : body.keys) {
+                    foreign_runs_.used(client, key);
+                }
+            } else if constexpr (requires { body.pairs; }) {
+                for (const auto& [key, value] : body.pairs) {
+                    foreign_runs_.used(client, key);
+                }
+            }
+        },
+        request
+    );
+    counters_.foreign_runs = foreign_runs_.size();
+}
+
+void KvState::expire(ForeignRuns::TimePoint now) {
+    for (const std::string& key : foreign_runs_.due(now, limits::kKeysRemovedPerTurnMax)) {
+        counters_.expired_keys += remove(key) ? 1 : 0;
+    }
+    counters_.foreign_runs = foreign_runs_.size();
 }
 
 void KvState::handle(ClientId, const ValidateRequest& request, KvEffects& effects) {
@@ -131,15 +163,7 @@ void KvState::handle(ClientId, const NumKeysRequest&, KvEffects& effects) {
 }
 
 void KvState::handle(ClientId, const DeleteKeyRequest& request, KvEffects& effects) {
-    const auto found = keys_.find(request.key);
-    if (found == keys_.end()) {
-        effects.reply.number(0);
-        return;
-    }
-    counters_.bytes -= found->first.size() + found->second->size();
-    keys_.erase(found);
-    counters_.keys = keys_.size();
-    effects.reply.number(1);
+    effects.reply.number(remove(request.key) ? 1 : 0);
 }
 
 void KvState::handle(ClientId, const AppendRequest& request, KvEffects& effects) {
@@ -179,7 +203,7 @@ void KvState::handle(ClientId, const MultiSetRequest& request, KvEffects& effect
 }
 
 void KvState::handle(ClientId client, const CancelWaitRequest&, KvEffects& effects) {
-    client_gone(client);
+    end_wait(client);
     effects.reply.byte(kWaitCanceled);
 }
 
@@ -319,13 +343,27 @@ void KvState::store(std::string_view key, StoreValue value) {
     const auto found = keys_.find(key);
     if (found == keys_.end()) {
         counters_.bytes += key.size() + value->size();
-        keys_.emplace(key, std::move(value));
+        const auto added = keys_.emplace(key, std::move(value)).first;
         counters_.keys = keys_.size();
+        foreign_runs_.stored(added->first);
         return;
     }
     counters_.bytes += value->size();
     counters_.bytes -= found->second->size();
     found->second = std::move(value);
+}
+
+/// Whether there was such a key.
+bool KvState::remove(std::string_view key) {
+    const auto found = keys_.find(key);
+    if (found == keys_.end()) {
+        return false;
+    }
+    foreign_runs_.removed(found->first);
+    counters_.bytes -= found->first.size() + found->second->size();
+    keys_.erase(found);
+    counters_.keys = keys_.size();
+    return true;
 }
 
 /// The number stored at the key, as plain decimal text; null where there is none.

@@ -1,20 +1,26 @@
 // The key-value store as a pure state machine: requests of clients in, replies and released waiters
 // out. Semantics of PyTorch's TCPStore server (opcodes 0-18), with one readiness predicate for
 // CHECK, WAIT and queues, requests applied whole or not at all, and a bound on everything. No
-// sockets, no clock. Values are immutable and shared, never copied to those who read them.
+// sockets, no clock. Keys that a foreign torchrun left go some time after its last connection
+// (ForeignRuns). Values are immutable and shared, never copied to those who read them.
 //
 // Call apply() with each whole request in the order of arrival; call client_gone() once when a
-// client's connection is over. What a client has written stays when it goes.
+// client's connection is over. What a client has written stays when it goes. Call expire() when
+// next_expiry() has come.
 #pragma once
 
+#include "proto/limits.h"
 #include "proto/store_messages.h"
-#include "proto/types.h"
+#include "rendezvous/client_id.h"
+#include "rendezvous/foreign_runs.h"
 #include "rendezvous/reply_buffer.h"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -22,14 +28,12 @@
 
 namespace ddprun {
 
-/// A connection, numbered by its server; never used twice.
-using ClientId = Strong<struct ClientIdTag, std::uint64_t>;
-
 struct KvLimits {
     std::size_t keys_max;
-    std::size_t bytes_max;          ///< of all keys and values together
-    std::size_t queue_length_max;   ///< of one queue
-    std::size_t registrations_max;  ///< of all waiting clients together
+    std::size_t bytes_max;                          ///< of all keys and values together
+    std::size_t queue_length_max;                   ///< of one queue
+    std::size_t registrations_max;                  ///< of all waiting clients together
+    std::chrono::milliseconds foreign_run_timeout;  ///< of keys that a foreign torchrun left
 
     KvLimits();
 };
@@ -40,6 +44,8 @@ struct KvCounters {
     std::size_t bytes = 0;
     std::size_t waiting_clients = 0;
     std::size_t registrations = 0;
+    std::size_t foreign_runs = 0;    ///< of torchruns that keep keys here
+    std::uint64_t expired_keys = 0;  ///< that such a run left and that went with time
     std::uint64_t requests = 0;
     std::uint64_t refused = 0;  ///< requests beyond a limit or that make no sense
 };
@@ -54,13 +60,23 @@ struct KvEffects {
 
 class KvState {
 public:
-    explicit KvState(KvLimits limits = {}) : limits_(limits) {}
+    explicit KvState(KvLimits limits = {})
+        : limits_(limits),
+          foreign_runs_(limits.foreign_run_timeout, limits::kForeignUsesMax) {}
 
     /// Appends to `effects`. A refused request leaves the state as it was.
     void apply(ClientId client, const StoreRequest& request, KvEffects& effects);
 
-    /// Forgets that the client waits.
-    void client_gone(ClientId client);
+    /// Forgets that the client waits, and that it uses keys of a foreign run. `now` never falls.
+    void client_gone(ClientId client, ForeignRuns::TimePoint now);
+
+    /// Removes keys of foreign runs that are due, limits::kKeysRemovedPerTurnMax at most; nobody is
+    /// told.
+    void expire(ForeignRuns::TimePoint now);
+
+    [[nodiscard]] std::optional<ForeignRuns::TimePoint> next_expiry() const {
+        return foreign_runs_.next();
+    }
 
     [[nodiscard]] bool is_waiting(ClientId client) const { return waits_.contains(client); }
 
@@ -129,6 +145,9 @@ private:
     [[nodiscard]] bool fits(std::string_view key, std::size_t value_bytes) const;
     [[nodiscard]] bool fits_all(const MultiSetRequest& request) const;
     void store(std::string_view key, StoreValue value);
+    bool remove(std::string_view key);
+    void note_uses(ClientId client, const StoreRequest& request);
+    void end_wait(ClientId client);
     void register_wait(ClientId client, const std::vector<std::string_view>& keys);
     void wake_all(std::string_view key, KvEffects& effects);
     void wake_one(std::string_view key, KvEffects& effects);
@@ -142,6 +161,7 @@ private:
     KvCounters counters_;
     TextMap<StoreValue> keys_;
     TextMap<std::deque<StoreValue>> queues_;
+    ForeignRuns foreign_runs_;
     WaiterMap waiters_;
     std::unordered_map<ClientId, Wait> waits_;
 };

@@ -5,7 +5,13 @@
 
 namespace ddprun {
 
-void KvState::client_gone(ClientId client) {
+void KvState::client_gone(ClientId client, ForeignRuns::TimePoint now) {
+    end_wait(client);
+    foreign_runs_.gone(client, now);
+    counters_.foreign_runs = foreign_runs_.size();
+}
+
+void KvState::end_wait(ClientId client) {
     const auto wait = waits_.find(client);
     if (wait == waits_.end()) {
         return;

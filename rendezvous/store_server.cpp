@@ -55,10 +55,10 @@ public:
 
     void shut_down() {
         close_acceptors();
-        timer_.cancel();
-        stop_timer_.cancel();
         done_ = {};
         close_connections();
+        timer_.cancel();
+        stop_timer_.cancel();
     }
 
     void stop(std::function<void()> done) {
@@ -269,7 +269,11 @@ void StoreServer::Implementation::closed(StoreConnection& connection, std::strin
     for (const Deadline deadline : {Deadline::handshake, Deadline::progress, Deadline::request}) {
         clear_deadline(connection, deadline);
     }
-    state_.client_gone(connection.id());
+    state_.client_gone(connection.id(), Clock::now());
+    const auto expiry = state_.next_expiry();
+    if (expiry && (!timer_at_ || *expiry < *timer_at_)) {
+        arm_timer();
+    }
     counters_.unvalidated -= connection.is_validated() ? 0 : 1;
     // The caller may be a member function of the connection: it lives until that has returned.
     const auto found = connections_.find(connection.id());
@@ -320,7 +324,7 @@ void StoreServer::Implementation::clear_deadline(StoreConnection& connection, De
 }
 
 void StoreServer::Implementation::arm_timer() {
-    std::optional<Clock::time_point> earliest;
+    std::optional<Clock::time_point> earliest = state_.next_expiry();
     for (std::size_t index = 0; index < queues_.size(); ++index) {
         if (!queues_[index].empty()) {
             const Clock::time_point at = queues_[index].front()->deadlines[index].at;
@@ -354,6 +358,7 @@ void StoreServer::Implementation::on_timer() {
             queues_[index].front()->close(kReasons[index]);
         }
     }
+    state_.expire(now);
     arm_timer();
 }
 

@@ -140,7 +140,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     while (!choices.is_over()) {
         const std::uint64_t client = choices.below(kClients);
         if (choices.below(16) == 15) {
-            state.client_gone(ClientId{client});
+            state.client_gone(ClientId{client}, {});
             model.client_gone(client);
             compare(state, model);
             continue;
@@ -163,7 +163,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         compare(state, model);
     }
     for (std::uint64_t client = 0; client < kClients; ++client) {
-        state.client_gone(ClientId{client});
+        state.client_gone(ClientId{client}, {});
     }
     DDPRUN_ASSERT(state.counters().registrations == 0);
     DDPRUN_ASSERT(state.counters().waiting_clients == 0);

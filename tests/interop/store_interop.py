@@ -1,85 +1,14 @@
-"""Real Python clients (torch.distributed.TCPStore) against our store.
+"""Real Python clients (torch.distributed.TCPStore) against our store: each method, time-outs, threads.
 
-Usage: store_interop.py STORE_DAEMON. Starts a fresh daemon for each case, so that key counts are
-exact. Each case is one behaviour; the first line of a failure names it.
+Usage: store_interop.py STORE_DAEMON.
 """
 
 import datetime
-import os
 import socket
 import struct
-import subprocess
-import sys
 import threading
-import traceback
 
-os.environ["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # each time-out on purpose is a warning otherwise
-import torch.distributed as dist  # noqa: E402
-
-SHORT = datetime.timedelta(milliseconds=200)
-LONG = datetime.timedelta(seconds=20)
-CASES = []
-
-
-def case(function):
-    CASES.append(function)
-    return function
-
-
-class Daemon:
-    """A store_daemon that ends with its `with` block: it serves until its standard input closes."""
-
-    def __init__(self, program):
-        self.process = subprocess.Popen(
-            [program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        address = self.process.stdout.readline().split()[-1]
-        self.port = int(address.rsplit(":", 1)[1])
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.wait(timeout=20)
-        self.process.stdout.close()
-
-    def client(self, **options):
-        options.setdefault("timeout", LONG)
-        return dist.TCPStore("127.0.0.1", self.port, is_master=False, **options)
-
-
-def expect(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def expect_error(function, kind, part):
-    try:
-        function()
-    except kind as error:
-        expect(part in str(error), f"{part!r} is not in {error}")
-        return
-    raise AssertionError(f"no {kind.__name__} from {function}")
-
-
-def in_threads(count, function):
-    """Runs function(i) in `count` threads; raises the first error."""
-    errors = []
-
-    def run(index):
-        try:
-            function(index)
-        except BaseException as error:  # noqa: BLE001: reported below
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+from cases import LONG, SHORT, case, dist, expect, expect_error, in_threads, run_cases
 
 
 @case
@@ -282,32 +211,6 @@ def many_clients_meet(daemon):
 
 
 @case
-def gloo_process_groups(daemon):
-    script = (
-        "import sys, torch, torch.distributed as dist\n"
-        "rank, port = int(sys.argv[1]), int(sys.argv[2])\n"
-        "store = dist.TCPStore('127.0.0.1', port, world_size=4, is_master=False)\n"
-        "dist.init_process_group('gloo', store=store, rank=rank, world_size=4)\n"
-        "tensor = torch.tensor([float(rank)])\n"
-        "dist.all_reduce(tensor)\n"
-        "assert tensor.item() == 6.0, tensor\n"
-        "dist.barrier()\n"
-        "dist.destroy_process_group()\n"
-    )
-    ranks = [
-        subprocess.Popen([sys.executable, "-c", script, str(rank), str(daemon.port)])
-        for rank in range(4)
-    ]
-    try:
-        for rank in ranks:
-            expect(rank.wait(timeout=120) == 0, "a rank of the group failed")
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
-
-
-@case
 def a_stalled_peer_delays_nobody(daemon):
     with socket.create_connection(("127.0.0.1", daemon.port)) as stalled:
         stalled.sendall(bytes([0]) + struct.pack("<I", 0x3C85F7CE) + bytes([1, 2]))
@@ -316,20 +219,5 @@ def a_stalled_peer_delays_nobody(daemon):
         expect(store.get("key") == b"value", "served beside a stalled peer")
 
 
-def main():
-    failed = 0
-    for function in CASES:
-        try:
-            with Daemon(sys.argv[1]) as daemon:
-                function(daemon)
-            print(f"ok      {function.__name__}", flush=True)
-        except Exception:  # noqa: BLE001: every failure is reported and counted
-            failed += 1
-            print(f"FAILED  {function.__name__}", flush=True)
-            traceback.print_exc()
-    print(f"{len(CASES) - failed} passed, {failed} failed", flush=True)
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    run_cases()

@@ -2,7 +2,8 @@
 # everything. Works with a wheel in its small form (torch, nvidia-cuda-runtime, nvidia-cuda-cupti),
 # a full wheel, a torch of conda or pip, and the LibTorch zip.
 #
-# In:  DDPRUN_TORCH_DIR, a folder with lib/libtorch_cpu.so and include/ (optional).
+# In:  DDPRUN_TORCH_DIR, a folder with lib/libtorch_cpu.so and include/ (optional); what nccl.cmake
+#      found.
 # Out: DDPRUN_TORCH_FOUND, DDPRUN_TORCH_DIR; targets ddprun::torch (CPU) and, where the headers of
 #      CUDA and NCCL are there as well, ddprun::torch_cuda; DDPRUN_PYTHON, the interpreter that has
 #      this torch (for tests).
@@ -65,26 +66,13 @@ set_target_properties(ddprun::torch PROPERTIES
   INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO;_GLIBCXX_USE_CXX11_ABI=1;FMT_HEADER_ONLY"
   INTERFACE_LINK_LIBRARIES "ddprun::c10;Threads::Threads")
 
-# CUDA and NCCL: the wheels lie beside torch, a toolkit where it was installed.
-get_filename_component(site_packages "${DDPRUN_TORCH_DIR}/.." ABSOLUTE)
-file(GLOB nvidia_cuda "${site_packages}/nvidia/cu[0-9]*" "${site_packages}/nvidia/cuda_runtime")
-find_path(DDPRUN_CUDA_INCLUDE cuda_runtime_api.h
-  HINTS ${nvidia_cuda} ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES include)
-find_library(DDPRUN_CUDART NAMES cudart libcudart.so.13 libcudart.so.12
-  HINTS ${nvidia_cuda} ENV CUDA_HOME /usr/local/cuda PATH_SUFFIXES lib lib64)
-find_path(DDPRUN_NCCL_INCLUDE nccl.h HINTS "${site_packages}/nvidia/nccl" PATH_SUFFIXES include)
-find_library(DDPRUN_NCCL NAMES nccl libnccl.so.2
-  HINTS "${site_packages}/nvidia/nccl" PATH_SUFFIXES lib)
-mark_as_advanced(DDPRUN_CUDA_INCLUDE DDPRUN_CUDART DDPRUN_NCCL_INCLUDE DDPRUN_NCCL)
-if(DDPRUN_CUDA_INCLUDE AND DDPRUN_CUDART AND DDPRUN_NCCL_INCLUDE AND DDPRUN_NCCL
-    AND EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so")
+if(TARGET ddprun::nccl AND EXISTS "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so")
   add_library(ddprun::c10_cuda SHARED IMPORTED GLOBAL)
   set_target_properties(ddprun::c10_cuda PROPERTIES
     IMPORTED_LOCATION "${DDPRUN_TORCH_DIR}/lib/libc10_cuda.so")
   add_library(ddprun::torch_cuda SHARED IMPORTED GLOBAL)
   set_target_properties(ddprun::torch_cuda PROPERTIES
     IMPORTED_LOCATION "${DDPRUN_TORCH_DIR}/lib/libtorch_cuda.so"
-    INTERFACE_INCLUDE_DIRECTORIES "${DDPRUN_CUDA_INCLUDE};${DDPRUN_NCCL_INCLUDE}"
     INTERFACE_COMPILE_DEFINITIONS "USE_C10D_NCCL;USE_CUDA"
-    INTERFACE_LINK_LIBRARIES "ddprun::torch;ddprun::c10_cuda;${DDPRUN_NCCL};${DDPRUN_CUDART}")
+    INTERFACE_LINK_LIBRARIES "ddprun::torch;ddprun::c10_cuda;ddprun::nccl")
 endif()

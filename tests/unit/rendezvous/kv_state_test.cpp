@@ -249,7 +249,7 @@ TEST_CASE("what a client waits for is forgotten when it goes and what it wrote s
     store.send(2, WaitRequest{{"/k", "/l"}});
     store.send(3, WaitRequest{{"/k"}});
 
-    store.state().client_gone(ClientId{2});
+    store.state().client_gone(ClientId{2}, {});
 
     CHECK(store.counters().registrations == 1);
     CHECK(store.counters().waiting_clients == 1);
@@ -472,7 +472,7 @@ TEST_CASE("registrations beyond the limit are refused and come back") {
 
     CHECK_FALSE(store.send(3, WaitRequest{{"/c"}}).empty());
     CHECK_FALSE(store.send(3, BarrierRequest{"/d", 2}).empty());
-    store.state().client_gone(ClientId{2});
+    store.state().client_gone(ClientId{2}, {});
 
     CHECK(store.send(3, WaitRequest{{"/c"}}).empty());
     CHECK(store.counters().registrations == 1);

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -403,6 +404,23 @@ TEST_CASE("without addresses both families are served") {
 
     CHECK_FALSE(error);
     CHECK(((*server)->address() == "[::]" || (*server)->address() == "0.0.0.0"));
+}
+
+TEST_CASE("what a torchrun left goes when its last connection has been over for a while") {
+    StoreServerOptions options;
+    options.kv_limits.foreign_run_timeout = std::chrono::milliseconds{30};
+    StoreFixture fixture{options};
+    RawClient staying{fixture};
+    staying.greet();
+    {
+        RawClient agent{fixture};
+        agent.greet();
+        agent.ask(bytes_of(CompareSetRequest{"/torch.rendezvous.job", "", "s"}), 9);
+        agent.send(bytes_of(SetRequest{"/kept", ""}));
+    }
+
+    CHECK(fixture.run_until([&] { return fixture.server->kv_counters().expired_keys == 1; }));
+    CHECK(staying.ask(bytes_of(NumKeysRequest{}), 8) == from_hex("0100000000000000"));
 }
 
 TEST_CASE("stop closes those who wait and writes the replies that are due") {
