@@ -67,6 +67,10 @@ struct AgentSettings {
     /// first thing in main where main changes signals or limits.
     std::optional<ProcessState> at_start;
 
+    /// Readable when the process whose agent this is has ended (agent/guardian.h): everything is
+    /// killed then. -1: nobody to watch.
+    int front_fd = -1;
+
     OutputSettings output;
 
     /// Binds a fresh worker store for the round at `address`, by which the other nodes reach this

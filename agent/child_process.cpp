@@ -4,9 +4,6 @@
 #include "proto/assert.h"
 
 #include <boost/asio/buffer.hpp>
-#include <boost/process/child.hpp>
-#include <boost/process/error.hpp>
-#include <boost/process/extend.hpp>
 #include <fmt/format.h>
 
 #include <dirent.h>
@@ -69,33 +66,28 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
     return result;
 }
 
-/// The initializer of Boost.Process: sets program, arguments and environment without copies
-/// (argv[0] included, which its own initializers would replace), and runs our steps in the child.
-/// Everything below on_exec_setup is async-signal-safe.
-class StartSteps : public boost::process::extend::handler {
+/// What a child does between vfork and exec, in memory that it shares with its parent: system calls
+/// only, and nothing of ours is changed.
+class StartSteps {
 public:
-    StartSteps(const ChildSpec& spec, std::int32_t index, int error_fd)
+    StartSteps(
+        const ChildSpec& spec, const std::vector<int>& ignored_now, std::int32_t index, int error_fd
+    )
         : spec_(spec),
           argv_(pointers(spec.argv)),
           environment_(pointers(spec.environment)),
           parent_(::getpid()),
           index_(index),
-          error_fd_(error_fd) {}
-
-    template <class Executor>
-    void on_setup(Executor& executor) {
-        executor.exe = spec_.program.c_str();
-        executor.cmd_line = argv_.data();
-        executor.env = environment_.data();
+          error_fd_(error_fd) {
+        // A handled signal gets its default by exec itself.
+        for (const int signal : ignored_now) {
+            if (!spec.state.ignored_signals.contains(signal)) {
+                defaulted_.push_back(signal);
+            }
+        }
     }
 
-    template <class Executor>
-    void on_fork_error(Executor&, const std::error_code& error) {
-        fork_error_ = error.value();
-    }
-
-    template <class Executor>
-    void on_exec_setup(Executor&) const {
+    [[noreturn]] void become_program() const {
         lead_a_group();
         die_with_parent();
         connect_streams();
@@ -104,14 +96,9 @@ public:
         sigset_t none;
         sigemptyset(&none);
         ::sigprocmask(SIG_SETMASK, &none, nullptr);
+        ::execve(spec_.program.c_str(), argv_.data(), environment_.data());
+        fail_in_child(Step::execute, errno);
     }
-
-    template <class Executor>
-    void on_exec_error(Executor&, const std::error_code& error) const {
-        fail_in_child(Step::execute, error.value());
-    }
-
-    [[nodiscard]] int fork_error() const { return fork_error_; }
 
 private:
     void lead_a_group() const {
@@ -143,11 +130,8 @@ private:
     }
 
     void restore_state() const {
-        for (int signal = 1; signal < NSIG; ++signal) {
-            if (signal != SIGKILL && signal != SIGSTOP &&
-                !spec_.state.ignored_signals.contains(signal)) {
-                ::signal(signal, SIG_DFL);
-            }
+        for (const int signal : defaulted_) {
+            ::signal(signal, SIG_DFL);
         }
         if (spec_.state.descriptors_soft != 0) {
             const rlimit limit{spec_.state.descriptors_soft, spec_.state.descriptors_hard};
@@ -173,7 +157,7 @@ private:
     pid_t parent_;
     std::int32_t index_;
     int error_fd_;
-    int fork_error_ = 0;
+    std::vector<int> defaulted_;
 };
 
 /// All signals are blocked in this thread while it lives, so that none reaches a handler of ours in
@@ -194,6 +178,18 @@ public:
 private:
     sigset_t before_{};
 };
+
+std::vector<int> signals_ignored_now() {
+    std::vector<int> ignored;
+    for (int signal = 1; signal < NSIG; ++signal) {
+        struct sigaction current {};
+
+        if (::sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_IGN) {
+            ignored.push_back(signal);
+        }
+    }
+    return ignored;
+}
 
 ExitStatus status_of(const siginfo_t& info) {
     switch (info.si_code) {
@@ -305,7 +301,8 @@ void ChildProcess::abandon() {
 
 ChildBatch::ChildBatch(boost::asio::any_io_executor executor)
     : executor_(std::move(executor)),
-      read_end_(executor_) {
+      read_end_(executor_),
+      ignored_now_(signals_ignored_now()) {
     int fds[2] = {-1, -1};
     if (::pipe2(fds, O_CLOEXEC) == 0) {
         read_end_.assign(fds[0]);
@@ -319,18 +316,24 @@ Result<std::unique_ptr<ChildProcess>> ChildBatch::start(const ChildSpec& spec) {
     if (!write_end_.valid()) {
         return fail(from_errno(pipe_error_, fmt::format("start {}: make a pipe", spec.program)));
     }
-    StartSteps steps(spec, static_cast<std::int32_t>(started_), write_end_.get());
+    const StartSteps steps(
+        spec, ignored_now_, static_cast<std::int32_t>(started_), write_end_.get()
+    );
     ++started_;
     pid_t pid = -1;
+    int fork_error = 0;
     {
         const SignalsBlocked blocked;
-        boost::process::child child(steps, boost::process::ignore_error);
-        pid = steps.fork_error() == 0 ? child.id() : -1;
-        // Waiting and reaping are ours: this object must forget the process at once.
-        child.detach();
+        // The memory stays ours, so nothing of it is copied, however much there is; we go on when
+        // the child has executed or ended.
+        pid = ::vfork();
+        if (pid == 0) {
+            steps.become_program();
+        }
+        fork_error = errno;
     }
     if (pid <= 0) {
-        return fail(from_errno(steps.fork_error(), fmt::format("fork {}", spec.program)));
+        return fail(from_errno(fork_error, fmt::format("fork {}", spec.program)));
     }
     // Here as well as in the child: a group signal may come before the child has got so far.
     ::setpgid(pid, pid);

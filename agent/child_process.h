@@ -89,7 +89,8 @@ class ChildBatch {
 public:
     explicit ChildBatch(boost::asio::any_io_executor executor);
 
-    /// Forks one child and returns without waiting for its exec. An error is of this machine
+    /// Starts one child and returns when it has executed or failed to (vfork: nothing of our memory
+    /// is copied); which of both is in the results. An error is of this machine
     /// (processes, memory, descriptors), and nothing was started; `step` of it is "fork".
     Result<std::unique_ptr<ChildProcess>> start(const ChildSpec& spec);
 
@@ -103,6 +104,7 @@ private:
     boost::asio::any_io_executor executor_;
     UniqueFd write_end_;
     boost::asio::posix::stream_descriptor read_end_;
+    std::vector<int> ignored_now_;  ///< by this process, so by a child that doesn't change it
     int pipe_error_ = 0;
     std::size_t started_ = 0;
     std::string received_;

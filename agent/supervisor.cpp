@@ -1,16 +1,16 @@
 #include "agent/supervisor.h"
 
 #include "agent/agent_core.h"
-#include "agent/allowed_cpus.h"
+#include "agent/agent_setup.h"
 #include "agent/child_process.h"
 #include "agent/error_file.h"
 #include "agent/job_folder.h"
 #include "agent/output_pump.h"
 #include "agent/prefix.h"
 #include "agent/signal_inbox.h"
+#include "agent/sweeper.h"
 #include "proto/assert.h"
-#include "proto/limits.h"
-#include "proto/worker_env.h"
+#include "proto/exit_codes.h"
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -18,10 +18,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -36,81 +34,6 @@ using Clock = std::chrono::steady_clock;
 std::int64_t wall_time_ms() {
     const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
     return std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
-}
-
-/// A program started with closed standard descriptors would get them as pipes of its own.
-void ensure_standard_descriptors() {
-    int fd = -1;
-    do {
-        // Numbers 0, 1 and 2 are taken on purpose and kept, for workers too.
-        fd = ::open("/dev/null", O_RDWR);
-    } while (fd >= 0 && fd <= 2);
-    if (fd > 2) {
-        ::close(fd);
-    }
-}
-
-/// Pipes and pidfds of all workers beside what the program has open anyway; workers get the limit
-/// that we were given.
-void raise_descriptor_limit(const ProcessState& state, LocalWorldSize workers) {
-    constexpr std::uint64_t kPerWorker = 4;
-    constexpr std::uint64_t kOthers = 256;
-    const std::uint64_t wanted =
-        kOthers + kPerWorker * static_cast<std::uint64_t>(std::max(1, workers.value()));
-    if (state.descriptors_soft != 0 && state.descriptors_soft < wanted) {
-        const rlimit limit{std::min(wanted, state.descriptors_hard), state.descriptors_hard};
-        ::setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
-std::set<int> watched_signals(const AgentSettings& settings) {
-    std::set<int> signals{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD};
-    signals.insert(settings.forward_signals.begin(), settings.forward_signals.end());
-    for (const int ignored : settings.at_start->ignored_signals) {
-        signals.erase(ignored);
-    }
-    return signals;
-}
-
-AgentSettings completed(AgentSettings settings) {
-    if (!settings.at_start) {
-        settings.at_start = capture_process_state();
-    }
-    return settings;
-}
-
-AgentCoreSettings core_settings(
-    const AgentSettings& settings, const std::string& run_folder, const std::string& mark
-) {
-    AgentCoreSettings core;
-    core.join = Join{
-        .job = settings.job,
-        .node = settings.node,
-        .incarnation = settings.incarnation,
-        .info = settings.info,
-        .spec = settings.spec,
-        .requested_rank = settings.requested_rank,
-        .current_round = std::nullopt,
-    };
-    EnvironmentSettings& environment = core.environment;
-    environment.inherited = inherited_environment(settings.environment);
-    environment.job = settings.job;
-    environment.role = settings.role;
-    environment.run_folder = run_folder;
-    environment.worker_mark = mark;
-    environment.signals_to_handle = settings.signals_to_handle;
-    environment.virtual_local_rank = settings.virtual_local_rank;
-    environment.omp_num_threads = settings.omp_num_threads;
-    environment.tty_columns = settings.tty_columns;
-    const bool omp_is_open = !settings.omp_num_threads &&
-                             !find_variable(environment.inherited, worker_env::kOmpNumThreads);
-    environment.allowed_cpus = omp_is_open ? allowed_cpus() : 1;
-    core.group = GroupSettings{
-        .host = settings.info.host,
-        .program = settings.program,
-        .grace = settings.shutdown_timeout,
-    };
-    return core;
 }
 
 }  // namespace
@@ -156,8 +79,8 @@ private:
     Result<void> start(WorkerId id, Worker& worker);
     void results_known(const std::vector<StartError>& errors);
     void worker_ended(WorkerId id, ExitStatus status);
-    void child_signalled();
-    void sweep_once();
+    void watch_front();
+    [[noreturn]] void end_with_front();
     [[nodiscard]] std::set<pid_t> owned_children() const;
     void finish_step();
 
@@ -165,7 +88,6 @@ private:
     AgentSettings settings_;
     std::unique_ptr<RendezvousLink> link_;
     Log& log_;
-    const std::string mark_;
     SignalInbox signals_;
     JobFolder folder_;
     OutputPump pump_;
@@ -182,11 +104,8 @@ private:
     std::vector<StartFailure> start_failures_;
     std::map<Round, std::shared_ptr<void>> stores_;
 
-    std::set<pid_t> foreign_children_;  ///< ours before we were this program
-    boost::asio::steady_timer sweep_timer_;
-    std::optional<TimePoint> sweep_until_;
-    boost::asio::steady_timer reap_timer_;
-    bool reap_armed_ = false;
+    Sweeper sweeper_;
+    boost::asio::posix::stream_descriptor front_;
 
     std::string report_;
     int exit_status_ = 0;
@@ -204,16 +123,19 @@ Supervisor::Implementation::Implementation(
       settings_(completed(std::move(settings))),
       link_(std::move(link)),
       log_(log),
-      mark_(fmt::format("{:016x}", settings_.incarnation.value())),
-      signals_(io_context, watched_signals(settings_)),
+      signals_(io_context, watched_signals(*settings_.at_start, settings_.forward_signals)),
       folder_(settings_.output.run_folder, log),
       pump_(io_context, settings_.output.stdout_fd, settings_.output.stderr_fd, log),
-      core_(core_settings(settings_, folder_.path(), mark_)),
+      core_(core_settings(settings_, folder_.path())),
       timer_(io_context),
       null_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
-      foreign_children_(children_of_this_process()),
-      sweep_timer_(io_context),
-      reap_timer_(io_context) {
+      sweeper_(
+          io_context,
+          worker_mark_entry(settings_.incarnation),
+          [this] { return owned_children(); },
+          log
+      ),
+      front_(io_context) {
     if (const Result<void> reaper = become_reaper(); !reaper) {
         log_.warning("{}", reaper.error().context);
     }
@@ -231,9 +153,10 @@ Supervisor::Implementation::~Implementation() {
 void Supervisor::Implementation::run(std::function<void(int)> done) {
     DDPRUN_ASSERT(!done_);
     done_ = std::move(done);
+    watch_front();
     signals_.start([this](int signal) {
         if (signal == SIGCHLD) {
-            child_signalled();
+            sweeper_.child_signalled();
         } else {
             step(agent_event::Signal{signal});
         }
@@ -469,57 +392,44 @@ void Supervisor::Implementation::perform(const agent_action::Sweep&) {
         }
     }
     workers_.clear();
-    sweep_until_ = Clock::now() + limits::kSweepTimeMax;
-    boost::asio::post(io_context_, [this] { sweep_once(); });
+    sweeper_.sweep([this] { step(agent_event::Swept{}); });
 }
 
-/// Kills orphans until there are none: each that dies may hand its own children over to us.
-void Supervisor::Implementation::sweep_once() {
-    if (!sweep_until_) {
+// ---- the front
+// -----------------------------------------------------------------------------------
+
+void Supervisor::Implementation::watch_front() {
+    if (settings_.front_fd < 0) {
         return;
     }
-    std::set<pid_t> spared = owned_children();
-    spared.insert(foreign_children_.begin(), foreign_children_.end());
-    // Among strangers (an init process adopts whatever is orphaned) only what carries our mark.
-    const bool strangers = ::getpid() == 1 || !foreign_children_.empty();
-    const std::string mark =
-        strangers ? fmt::format("{}={}", worker_env::kWorkerMark, mark_) : std::string{};
-    const std::set<pid_t> alive = kill_orphans(spared, mark);
-    const bool too_long = Clock::now() >= *sweep_until_;
-    if (alive.empty() || too_long) {
-        for (const pid_t pid : alive) {
-            log_.warning("process {} lives on after SIGKILL (it may hang in the kernel)", pid);
+    front_.assign(settings_.front_fd);
+    front_.async_wait(
+        boost::asio::posix::stream_descriptor::wait_read,
+        [this](const boost::system::error_code& error) {
+            if (!error) {
+                end_with_front();
+            }
         }
-        sweep_until_.reset();
-        sweep_timer_.cancel();
-        step(agent_event::Swept{});
-        return;
-    }
-    // SIGCHLD brings us back; the timer is for one that is merged with another.
-    sweep_timer_.expires_after(limits::kSweepInterval);
-    sweep_timer_.async_wait([this](const boost::system::error_code& error) {
-        if (!error) {
-            sweep_once();
-        }
-    });
+    );
 }
 
-void Supervisor::Implementation::child_signalled() {
-    if (sweep_until_) {
-        sweep_once();
-        return;
-    }
-    if (std::exchange(reap_armed_, true)) {
-        return;
-    }
-    // Workers are awaited by their pidfds; orphans can wait until several are reaped at once.
-    reap_timer_.expires_after(limits::kReapDelay);
-    reap_timer_.async_wait([this](const boost::system::error_code& error) {
-        reap_armed_ = false;
-        if (!error) {
-            reap_orphans(owned_children());
+/// The process whose agent we are was killed: so is everything that we started, at once.
+void Supervisor::Implementation::end_with_front() {
+    for (auto& [id, worker] : workers_) {
+        if (worker.child) {
+            worker.child->signal_group(SIGKILL);
         }
-    });
+    }
+    for (auto& [id, worker] : workers_) {
+        if (worker.child) {
+            worker.child->abandon();
+        }
+    }
+    workers_.clear();
+    sweeper_.sweep_now();
+    folder_.remove();
+    log_.error("ddprun was killed, its workers are ended");
+    ::_exit(exit_code::from_signal(SIGKILL));
 }
 
 // ---- the end
@@ -540,15 +450,16 @@ void Supervisor::Implementation::finish_step() {
         return;
     }
     timer_.cancel();
-    reap_timer_.cancel();
+    sweeper_.stop();
+    front_.close();
     signals_.stop();
     stores_.clear();
     folder_.remove();
     boost::asio::post(io_context_, [done = done_, status = exit_status_] { done(status); });
 }
 
-// ---- the front
-// -----------------------------------------------------------------------------------
+// ---- the interface
+// -------------------------------------------------------------------------------
 
 Supervisor::Supervisor(
     boost::asio::io_context& io_context,

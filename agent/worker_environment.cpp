@@ -134,6 +134,14 @@ std::vector<std::string> worker_environment(
     return environment;
 }
 
+std::string worker_mark(Incarnation incarnation) {
+    return fmt::format("{:016x}", incarnation.value());
+}
+
+std::string worker_mark_entry(Incarnation incarnation) {
+    return fmt::format("{}={}", kWorkerMark, worker_mark(incarnation));
+}
+
 std::optional<std::string_view> find_variable(
     const std::vector<std::string>& environment, std::string_view name
 ) {

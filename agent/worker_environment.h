@@ -40,6 +40,10 @@ struct EnvironmentSettings {
     LocalRank local_rank
 );
 
+/// What marks everything that this life of an agent started: the value, and NAME=VALUE.
+[[nodiscard]] std::string worker_mark(Incarnation incarnation);
+[[nodiscard]] std::string worker_mark_entry(Incarnation incarnation);
+
 /// The value of NAME in NAME=VALUE strings, the last one counts.
 [[nodiscard]] std::optional<std::string_view> find_variable(
     const std::vector<std::string>& environment, std::string_view name

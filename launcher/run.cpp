@@ -1,5 +1,7 @@
 #include "launcher/run.h"
 
+#include "agent/agent_setup.h"
+#include "agent/guardian.h"
 #include "agent/supervisor.h"
 #include "launcher/machine.h"
 #include "launcher/program.h"
@@ -225,6 +227,23 @@ int run_agent(
     return status;
 }
 
+int run_as_agent(const LaunchCommand& command, AgentSettings settings, Log& log) {
+    asio::io_context io_context{1};
+    Rendezvous rendezvous;
+    if (command.standalone) {
+        embed(rendezvous, io_context, settings.job, log, kLoopback);
+    } else {
+        auto met = meet(command, io_context, log);
+        if (!met) {
+            return status_of(command, give_up(met.error(), exit_code::kUnavailable));
+        }
+        rendezvous = std::move(*met);
+    }
+    return status_of(
+        command, run_agent(io_context, std::move(settings), std::move(rendezvous), log)
+    );
+}
+
 }  // namespace
 
 int run(const LaunchCommand& command, const Environment& environment) {
@@ -254,20 +273,18 @@ int run(const LaunchCommand& command, const Environment& environment) {
     settings.info.local_world_size = *workers;
     settings.at_start = at_start;
 
-    asio::io_context io_context{1};
-    Rendezvous rendezvous;
-    if (command.standalone) {
-        embed(rendezvous, io_context, settings.job, *log, kLoopback);
-    } else {
-        auto met = meet(command, io_context, *log);
-        if (!met) {
-            return status_of(command, give_up(met.error(), exit_code::kUnavailable));
-        }
-        rendezvous = std::move(*met);
+    auto guarded = split_off_agent(GuardSettings{
+        .signals = watched_signals(at_start, settings.forward_signals),
+        .mark = worker_mark_entry(settings.incarnation),
+    });
+    if (!guarded) {
+        return status_of(command, give_up(guarded.error(), exit_code::kInternal));
     }
-    return status_of(
-        command, run_agent(io_context, std::move(settings), std::move(rendezvous), *log)
-    );
+    if (guarded->exit_status) {
+        return status_of(command, *guarded->exit_status);
+    }
+    settings.front_fd = guarded->front.release();
+    return run_as_agent(command, std::move(settings), *log);
 }
 
 }  // namespace ddprun::launcher

@@ -1,5 +1,7 @@
 #include "tests/support/system.h"
 
+#include "tests/support/command.h"
+
 #include <doctest/doctest.h>
 
 #include <arpa/inet.h>
@@ -25,6 +27,15 @@ std::string program(std::string_view name) {
 std::vector<std::string> ddprun(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), program("ddprun"));
     return arguments;
+}
+
+std::vector<pid_t> workers_of(pid_t ddprun) {
+    std::vector<pid_t> workers;
+    for (const pid_t agent : Command::children_of(ddprun)) {
+        const std::vector<pid_t> children = Command::children_of(agent);
+        workers.insert(workers.end(), children.begin(), children.end());
+    }
+    return workers;
 }
 
 std::string free_port() {

@@ -1,6 +1,8 @@
 // What system tests share: where the built programs are, folders of their own, free ports, files.
 #pragma once
 
+#include <sys/types.h>
+
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -13,6 +15,9 @@ namespace ddprun::test {
 
 /// argv of ddprun with these arguments.
 [[nodiscard]] std::vector<std::string> ddprun(std::vector<std::string> arguments);
+
+/// The workers of a running ddprun: the children of the agent behind it, in order of their pids.
+[[nodiscard]] std::vector<pid_t> workers_of(pid_t ddprun);
 
 /// A loopback port that was free a moment ago.
 [[nodiscard]] std::string free_port();

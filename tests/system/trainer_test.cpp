@@ -99,7 +99,7 @@ TEST_CASE("a run that lost a worker ends with the very checkpoint of a run left 
         .deadline = kDeadline,
     });
     REQUIRE(wait_for_text(job, disturbed.path("log.json"), "\"step\":5"));
-    const std::vector<pid_t> workers = Command::children_of(job.pid());
+    const std::vector<pid_t> workers = workers_of(job.pid());
     const auto victim = std::ranges::find_if(workers, [](pid_t pid) {
         return read_file("/proc/" + std::to_string(pid) + "/environ").find("LOCAL_RANK=1") !=
                std::string::npos;
@@ -140,7 +140,7 @@ TEST_CASE("two nodes train with world size 4, and a worker killed on one restart
     Command first({.argv = node("0"), .env = {"OMP_NUM_THREADS=1"}, .deadline = kDeadline});
     Command second({.argv = node("1"), .env = {"OMP_NUM_THREADS=1"}, .deadline = kDeadline});
     REQUIRE(wait_for_text(first, folder.path("log.json"), "\"step\":3"));
-    const std::vector<pid_t> workers = Command::children_of(second.pid());
+    const std::vector<pid_t> workers = workers_of(second.pid());
     REQUIRE(workers.size() >= 2);
     REQUIRE(::kill(workers.back(), SIGKILL) == 0);
 
