@@ -32,7 +32,7 @@ std::string_view ReplyBuffer::view_of(const Piece& piece) {
     if (const auto* text = std::get_if<std::string>(&piece)) {
         return *text;
     }
-    return *std::get<StoreValue>(piece);
+    return std::get<StoreValue>(piece).view();
 }
 
 void ReplyBuffer::bytes(std::string_view text) {
@@ -56,13 +56,13 @@ void ReplyBuffer::number(std::int64_t value) {
 }
 
 void ReplyBuffer::value(const StoreValue& value) {
-    const std::size_t size = value == nullptr ? 0 : value->size();
+    const std::size_t size = value.size();
     number(static_cast<std::int64_t>(size));
     if (size >= (size_ > kLongReplyBytes ? kLongShareBytesMin : kShareBytesMin)) {
         pieces_.emplace_back(value);
         size_ += size;
     } else if (size > 0) {
-        bytes(*value);
+        bytes(value.view());
     }
 }
 

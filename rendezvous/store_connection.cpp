@@ -66,6 +66,7 @@ void StoreConnection::wait_readable() {
 void StoreConnection::on_readable() {
     std::string& buffer = host_->read_buffer();
     std::size_t turn_bytes = 0;
+    turn_requests_ = 0;
     for (int reads = 0; reads < limits::kReadsPerTurnMax; ++reads) {
         error_code error;
         const std::size_t count = socket_.read_some(asio::buffer(buffer), error);
@@ -82,7 +83,7 @@ void StoreConnection::on_readable() {
         if (host_ == nullptr) {
             return;
         }
-        if (count < buffer.size() || !unsent_.empty()) {
+        if (count < buffer.size() || !unsent_.empty() || is_paused_) {
             break;
         }
     }
@@ -182,11 +183,14 @@ std::size_t StoreConnection::handle_requests(std::string_view bytes) {
             return used;
         }
         used += size;
-        if (is_full()) {
-            is_paused_ = true;  // the client reads first; the rest is kept
+        ++turn_requests_;
+        if (is_full() || turn_requests_ >= limits::kRequestsPerTurnMax) {
+            is_paused_ = true;  // the client reads first, or others are served; the rest is kept
             break;
         }
     }
+    StoreCounters& counters = host_->counters();
+    counters.turn_requests_most = std::max(counters.turn_requests_most, turn_requests_);
     return used;
 }
 
@@ -325,6 +329,7 @@ void StoreConnection::on_writable() {
         return;
     }
     is_paused_ = false;
+    turn_requests_ = 0;
     take({});  // requests that were kept while the client didn't read go first
     if (host_ != nullptr) {
         read_on();

@@ -115,6 +115,7 @@ private:
     StoreParser parser_;
     std::string partial_;  ///< the beginning of a request that isn't whole
     ReplyBuffer unsent_;
+    std::size_t turn_requests_ = 0;   ///< handled in this turn of the loop
     std::size_t unsent_counted_ = 0;  ///< what of unsent_ the counters hold
     bool is_validated_ = false;
     bool is_reading_ = false;

@@ -67,6 +67,7 @@ struct StoreCounters {
     std::uint64_t closed_stalled = 0;    ///< no progress in a request or a reply
     std::uint64_t refused_full = 0;      ///< too many connections
     std::uint64_t handed_over = 0;       ///< agents, and HTTP clients where somebody wants them
+    std::size_t turn_requests_most = 0;  ///< of one client in one turn of the loop
     std::size_t turn_bytes_longest =
         0;  ///< most bytes handled for one client in one turn of the loop
 };
