@@ -1,10 +1,10 @@
 #include "rendezvous/reply_buffer.h"
 
 #include "proto/assert.h"
-#include "proto/bytes.h"
 #include "proto/limits.h"
 
 #include <algorithm>
+#include <array>
 
 namespace ddprun {
 
@@ -50,9 +50,12 @@ void ReplyBuffer::byte(std::uint8_t value) {
 }
 
 void ReplyBuffer::number(std::int64_t value) {
-    std::string text;
-    ByteWriter{text}.i64(value);
-    bytes(text);
+    // Every reply has one: no writer with a string of its own.
+    std::array<char, sizeof value> text;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        text[i] = static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i));
+    }
+    bytes({text.data(), text.size()});
 }
 
 void ReplyBuffer::value(const StoreValue& value) {

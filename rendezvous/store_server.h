@@ -4,8 +4,9 @@
 // short answer, everything else is closed. A connection that sends garbage, stalls in the middle of
 // a request, doesn't read or floods is closed alone, with a logged reason.
 //
-// Everything happens on the io_context's one thread. An idle connection owns no buffer; input is
-// kept only while a request is partial. Deadlines of a kind are all equally long, so each kind is a
+// Everything happens on the io_context's one thread. An idle connection owns a few hundred bytes to
+// read into; larger input goes through one buffer of the server and is kept only while a request
+// is partial. Deadlines of a kind are all equally long, so each kind is a
 // queue in order of time and one timer serves them all. Destroying the server closes everything at
 // once; stop() first writes what is due.
 #pragma once
