@@ -24,14 +24,17 @@ inline constexpr std::size_t kRegistrationsMax =
     128 * 1'048'576;  ///< keys waited for by all clients
 inline constexpr std::size_t kStoreConnectionsMax = 131'072;
 inline constexpr std::size_t kUnvalidatedConnectionsMax = 16'384;
-inline constexpr std::size_t kReadChunkBytes = 64 * kKiB;  ///< of the one read buffer of a server
-inline constexpr std::size_t kUnsentBytesMax = 8 * kMiB;   ///< above it a client isn't read from
-inline constexpr int kAcceptsPerTurnMax = 64;              ///< before other clients have their turn
+inline constexpr std::size_t kReadChunkBytes =
+    256 * kKiB;  ///< of the one read buffer of a server: values that fit are copied once
+inline constexpr std::size_t kUnsentBytesMax = 8 * kMiB;  ///< above it a client isn't read from
+inline constexpr int kAcceptsPerTurnMax = 64;             ///< before other clients have their turn
 inline constexpr std::chrono::minutes kForeignRunTimeout{
     10};  ///< after its last connection the keys of a foreign torchrun go
 inline constexpr std::size_t kForeignUsesMax =
     1'048'576;  ///< pairs of a connection and a foreign run that are remembered
 inline constexpr std::size_t kKeysRemovedPerTurnMax = 4'096;  ///< of those that are due
+inline constexpr std::size_t kRequestsPerTurnMax =
+    4'096;                                  ///< of one client: more are answered after the others
 inline constexpr int kReadsPerTurnMax = 4;  ///< of one client, for the same reason
 inline constexpr std::chrono::seconds kHandshakeTimeout{10};
 inline constexpr std::chrono::seconds kProgressTimeout{60};  ///< partial request, unread reply

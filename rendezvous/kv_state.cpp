@@ -14,10 +14,6 @@ namespace ddprun {
 
 namespace {
 
-StoreValue make_value(std::string_view bytes) {
-    return std::make_shared<const std::string>(bytes);
-}
-
 std::string decimal(std::int64_t number) {
     std::array<char, std::numeric_limits<std::int64_t>::digits10 + 2> text{};
     const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), number);
@@ -83,17 +79,17 @@ void KvState::handle(ClientId, const SetRequest& request, KvEffects& effects) {
         refuse("the store is full", effects);
         return;
     }
-    store(request.key, make_value(request.value));
+    store(request.key, StoreValue{request.value});
     wake_all(request.key, effects);
 }
 
 void KvState::handle(ClientId, const CompareSetRequest& request, KvEffects& effects) {
     const StoreValue present = find(request.key);
     const bool is_match =
-        present == nullptr ? request.expected.empty() : *present == request.expected;
+        present.is_there() ? present.view() == request.expected : request.expected.empty();
     if (!is_match) {
-        effects.reply.value(present == nullptr ? make_value(request.expected) : present);
-        if (present != nullptr) {
+        effects.reply.value(present.is_there() ? present : StoreValue{request.expected});
+        if (present.is_there()) {
             wake_all(request.key, effects);
         }
         return;
@@ -102,7 +98,7 @@ void KvState::handle(ClientId, const CompareSetRequest& request, KvEffects& effe
         refuse("the store is full", effects);
         return;
     }
-    const StoreValue desired = make_value(request.desired);
+    const StoreValue desired = StoreValue{request.desired};
     store(request.key, desired);
     effects.reply.value(desired);
     wake_all(request.key, effects);
@@ -114,8 +110,7 @@ void KvState::handle(ClientId, const GetRequest& request, KvEffects& effects) {
 
 void KvState::handle(ClientId, const AddRequest& request, KvEffects& effects) {
     std::int64_t number = 0;
-    const bool is_number =
-        counter_text(request.key, number) != nullptr || find(request.key) == nullptr;
+    const bool is_number = is_counter(request.key, number) || !find(request.key).is_there();
     std::int64_t sum = 0;
     if (!is_number || __builtin_add_overflow(number, request.delta, &sum)) {
         refuse("ADD: the stored text is no number, or the sum is out of range", effects);
@@ -126,7 +121,7 @@ void KvState::handle(ClientId, const AddRequest& request, KvEffects& effects) {
         refuse("the store is full", effects);
         return;
     }
-    store(request.key, std::make_shared<const std::string>(std::move(text)));
+    store(request.key, StoreValue{text});
     effects.reply.number(sum);
     wake_all(request.key, effects);
 }
@@ -168,18 +163,12 @@ void KvState::handle(ClientId, const DeleteKeyRequest& request, KvEffects& effec
 
 void KvState::handle(ClientId, const AppendRequest& request, KvEffects& effects) {
     const StoreValue present = find(request.key);
-    const std::size_t size = (present == nullptr ? 0 : present->size()) + request.value.size();
+    const std::size_t size = present.size() + request.value.size();
     if (size > limits::kValueBytesMax || !fits(request.key, size)) {
         refuse("APPEND: the value would be longer than the limit", effects);
         return;
     }
-    std::string text;
-    text.reserve(size);
-    if (present != nullptr) {
-        text = *present;
-    }
-    text.append(request.value);
-    store(request.key, std::make_shared<const std::string>(std::move(text)));
+    store(request.key, StoreValue{present.view(), request.value});
     wake_all(request.key, effects);
 }
 
@@ -195,7 +184,7 @@ void KvState::handle(ClientId, const MultiSetRequest& request, KvEffects& effect
         return;
     }
     for (const auto& [key, value] : request.pairs) {
-        store(key, make_value(value));
+        store(key, StoreValue{value});
     }
     for (const auto& [key, value] : request.pairs) {
         wake_all(key, effects);
@@ -222,7 +211,7 @@ void KvState::handle(ClientId, const QueuePushRequest& request, KvEffects& effec
         return;
     }
     auto& queue = found == queues_.end() ? queues_[std::string{request.key}] : found->second;
-    queue.push_back(make_value(request.value));
+    queue.push_back(StoreValue{request.value});
     counters_.bytes += request.key.size() + request.value.size();
     counters_.queues = queues_.size();
     wake_one(request.key, effects);
@@ -237,7 +226,7 @@ void KvState::handle(ClientId, const QueuePopRequest& request, KvEffects& effect
     std::deque<StoreValue>& queue = found->second;
     effects.reply.number(static_cast<std::int64_t>(queue.size()));
     effects.reply.value(queue.front());
-    counters_.bytes -= found->first.size() + queue.front()->size();
+    counters_.bytes -= found->first.size() + queue.front().size();
     queue.pop_front();
     if (queue.empty()) {
         queues_.erase(found);
@@ -273,8 +262,7 @@ void KvState::handle(ClientId client, const BarrierRequest& request, KvEffects& 
         return;
     }
     std::int64_t count = 0;
-    const bool is_number =
-        counter_text(request.key, count) != nullptr || find(request.key) == nullptr;
+    const bool is_number = is_counter(request.key, count) || !find(request.key).is_there();
     if (!is_number || __builtin_add_overflow(count, std::int64_t{1}, &count)) {
         refuse("BARRIER: the stored text is no number, or the sum is out of range", effects);
         return;
@@ -284,7 +272,7 @@ void KvState::handle(ClientId client, const BarrierRequest& request, KvEffects& 
         refuse("the store is full", effects);
         return;
     }
-    store(request.key, std::make_shared<const std::string>(std::move(text)));
+    store(request.key, StoreValue{text});
     if (count >= request.world_size) {
         wake_all(request.key, effects);
         effects.reply.byte(kStopWaiting);
@@ -301,7 +289,7 @@ bool KvState::is_ready(std::string_view key) const {
 
 StoreValue KvState::find(std::string_view key) const {
     const auto found = keys_.find(key);
-    return found == keys_.end() ? nullptr : found->second;
+    return found == keys_.end() ? StoreValue{} : found->second;
 }
 
 /// Whether `value_bytes` under `key`, in place of what is there, stay within the store's bounds.
@@ -311,7 +299,7 @@ bool KvState::fits(std::string_view key, std::size_t value_bytes) const {
         return keys_.size() < limits_.keys_max &&
                counters_.bytes + key.size() + value_bytes <= limits_.bytes_max;
     }
-    return counters_.bytes - found->second->size() + value_bytes <= limits_.bytes_max;
+    return counters_.bytes - found->second.size() + value_bytes <= limits_.bytes_max;
 }
 
 bool KvState::fits_all(const MultiSetRequest& request) const {
@@ -334,7 +322,7 @@ bool KvState::fits_all(const MultiSetRequest& request) const {
         const bool is_new = found == keys_.end();
         keys += is_new ? 1 : 0;
         bytes += is_new ? key.size() + size : size;
-        bytes -= is_new ? 0 : found->second->size();
+        bytes -= is_new ? 0 : found->second.size();
     }
     return keys <= limits_.keys_max && bytes <= limits_.bytes_max;
 }
@@ -342,14 +330,14 @@ bool KvState::fits_all(const MultiSetRequest& request) const {
 void KvState::store(std::string_view key, StoreValue value) {
     const auto found = keys_.find(key);
     if (found == keys_.end()) {
-        counters_.bytes += key.size() + value->size();
+        counters_.bytes += key.size() + value.size();
         const auto added = keys_.emplace(key, std::move(value)).first;
         counters_.keys = keys_.size();
         foreign_runs_.stored(added->first);
         return;
     }
-    counters_.bytes += value->size();
-    counters_.bytes -= found->second->size();
+    counters_.bytes += value.size();
+    counters_.bytes -= found->second.size();
     found->second = std::move(value);
 }
 
@@ -360,22 +348,22 @@ bool KvState::remove(std::string_view key) {
         return false;
     }
     foreign_runs_.removed(found->first);
-    counters_.bytes -= found->first.size() + found->second->size();
+    counters_.bytes -= found->first.size() + found->second.size();
     keys_.erase(found);
     counters_.keys = keys_.size();
     return true;
 }
 
-/// The number stored at the key, as plain decimal text; null where there is none.
-const std::string* KvState::counter_text(std::string_view key, std::int64_t& number) const {
+/// Whether a number is stored at the key, as plain decimal text; `number` is left alone if not.
+bool KvState::is_counter(std::string_view key, std::int64_t& number) const {
     const auto found = keys_.find(key);
     if (found == keys_.end()) {
-        return nullptr;
+        return false;
     }
-    const std::string& text = *found->second;
+    const std::string_view text = found->second.view();
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data(), end, number);
-    return error == std::errc{} && stop == end ? &text : nullptr;
+    return error == std::errc{} && stop == end;
 }
 
 void KvState::refuse(std::string_view reason, KvEffects& effects) {

@@ -19,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -155,7 +154,7 @@ private:
     void link(Registration& registration, std::string_view key);
     void unlink(Registration& registration);
     void refuse(std::string_view reason, KvEffects& effects);
-    [[nodiscard]] const std::string* counter_text(std::string_view key, std::int64_t& number) const;
+    [[nodiscard]] bool is_counter(std::string_view key, std::int64_t& number) const;
 
     KvLimits limits_;
     KvCounters counters_;

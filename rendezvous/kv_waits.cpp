@@ -5,6 +5,13 @@
 
 namespace ddprun {
 
+namespace {
+
+/// Buckets that an empty table of waiters keeps.
+constexpr std::size_t kKeptBucketsMax = 1'024;
+
+}  // namespace
+
 void KvState::client_gone(ClientId client, ForeignRuns::TimePoint now) {
     end_wait(client);
     foreign_runs_.gone(client, now);
@@ -60,6 +67,10 @@ void KvState::unlink(Registration& registration) {
     --counters_.registrations;
     if (list.first == nullptr) {
         waiters_.erase(registration.list);
+    }
+    if (waiters_.empty() && waiters_.bucket_count() > kKeptBucketsMax) {
+        waiters_ =
+            WaiterMap{};  // else its table stays as large as the largest wait has ever made it
     }
 }
 

@@ -1,10 +1,10 @@
 #include "rendezvous/reply_buffer.h"
 
 #include "proto/assert.h"
-#include "proto/bytes.h"
 #include "proto/limits.h"
 
 #include <algorithm>
+#include <array>
 
 namespace ddprun {
 
@@ -32,7 +32,7 @@ std::string_view ReplyBuffer::view_of(const Piece& piece) {
     if (const auto* text = std::get_if<std::string>(&piece)) {
         return *text;
     }
-    return *std::get<StoreValue>(piece);
+    return std::get<StoreValue>(piece).view();
 }
 
 void ReplyBuffer::bytes(std::string_view text) {
@@ -50,19 +50,22 @@ void ReplyBuffer::byte(std::uint8_t value) {
 }
 
 void ReplyBuffer::number(std::int64_t value) {
-    std::string text;
-    ByteWriter{text}.i64(value);
-    bytes(text);
+    // Every reply has one: no writer with a string of its own.
+    std::array<char, sizeof value> text;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        text[i] = static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i));
+    }
+    bytes({text.data(), text.size()});
 }
 
 void ReplyBuffer::value(const StoreValue& value) {
-    const std::size_t size = value == nullptr ? 0 : value->size();
+    const std::size_t size = value.size();
     number(static_cast<std::int64_t>(size));
     if (size >= (size_ > kLongReplyBytes ? kLongShareBytesMin : kShareBytesMin)) {
         pieces_.emplace_back(value);
         size_ += size;
     } else if (size > 0) {
-        bytes(*value);
+        bytes(value.view());
     }
 }
 

@@ -3,9 +3,10 @@
 // went by consume().
 #pragma once
 
+#include "rendezvous/store_value.h"
+
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -13,16 +14,13 @@
 
 namespace ddprun {
 
-/// Immutable, shared by the store and all who read it.
-using StoreValue = std::shared_ptr<const std::string>;
-
 class ReplyBuffer {
 public:
     void bytes(std::string_view text);
     void byte(std::uint8_t value);
     /// 8 bytes, little-endian.
     void number(std::int64_t value);
-    /// u64 length, then the value; null counts as empty.
+    /// u64 length, then the value; none counts as empty.
     void value(const StoreValue& value);
 
     [[nodiscard]] std::size_t size() const { return size_; }

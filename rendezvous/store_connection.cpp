@@ -55,34 +55,54 @@ void StoreConnection::wait_readable() {
         return;
     }
     is_reading_ = true;
-    socket_.async_wait(Socket::wait_read, [self = shared_from_this()](const error_code& error) {
+    auto on_read = [self = shared_from_this()](const error_code& error, std::size_t count) {
         self->is_reading_ = false;
-        if (!error && self->host_ != nullptr) {
-            self->on_readable();
-        }
-    });
-}
-
-void StoreConnection::on_readable() {
-    std::string& buffer = host_->read_buffer();
-    std::size_t turn_bytes = 0;
-    for (int reads = 0; reads < limits::kReadsPerTurnMax; ++reads) {
-        error_code error;
-        const std::size_t count = socket_.read_some(asio::buffer(buffer), error);
-        if (error == asio::error::would_block) {
-            break;
-        }
-        if (error) {
-            // A half-close: what is due is written, a wait is over.
-            finish();
+        if (self->host_ == nullptr || self->is_finishing_) {
             return;
         }
-        turn_bytes += count;
-        take({buffer.data(), count});
+        if (error) {
+            self->finish();  // a half-close: what is due is written, a wait is over
+            return;
+        }
+        self->on_bytes(count);
+    };
+    socket_.async_read_some(asio::buffer(first_), std::move(on_read));
+}
+
+/// first_ is full: puts it and what follows into the server's buffer; returns how much that is.
+std::size_t StoreConnection::fill_up(std::size_t count, bool& is_over) {
+    std::string& buffer = host_->read_buffer();
+    std::copy_n(first_.begin(), count, buffer.begin());
+    error_code error;
+    const std::size_t more =
+        socket_.read_some(asio::buffer(buffer.data() + count, buffer.size() - count), error);
+    is_over = error && error != asio::error::would_block;
+    return count + (error ? 0 : more);
+}
+
+/// `count` bytes are in first_, and if it is full, perhaps more in the socket.
+void StoreConnection::on_bytes(std::size_t count) {
+    const std::string& buffer = host_->read_buffer();
+    std::size_t turn_bytes = 0;
+    turn_requests_ = 0;
+    bool is_over = false;
+    bool has_more = count == first_.size();
+    std::string_view bytes{first_.data(), count};
+    for (int reads = 0; reads < limits::kReadsPerTurnMax; ++reads) {
+        if (has_more) {
+            bytes = {buffer.data(), fill_up(reads == 0 ? count : 0, is_over)};
+            has_more = bytes.size() == buffer.size();
+        }
+        turn_bytes += bytes.size();
+        take(bytes);
         if (host_ == nullptr) {
             return;
         }
-        if (count < buffer.size() || !unsent_.empty()) {
+        if (is_over) {
+            finish();
+            return;
+        }
+        if (!has_more || !unsent_.empty() || is_paused_) {
             break;
         }
     }
@@ -182,11 +202,14 @@ std::size_t StoreConnection::handle_requests(std::string_view bytes) {
             return used;
         }
         used += size;
-        if (is_full()) {
-            is_paused_ = true;  // the client reads first; the rest is kept
+        ++turn_requests_;
+        if (is_full() || turn_requests_ >= limits::kRequestsPerTurnMax) {
+            is_paused_ = true;  // the client reads first, or others are served; the rest is kept
             break;
         }
     }
+    StoreCounters& counters = host_->counters();
+    counters.turn_requests_most = std::max(counters.turn_requests_most, turn_requests_);
     return used;
 }
 
@@ -325,6 +348,7 @@ void StoreConnection::on_writable() {
         return;
     }
     is_paused_ = false;
+    turn_requests_ = 0;
     take({});  // requests that were kept while the client didn't read go first
     if (host_ != nullptr) {
         read_on();

@@ -4,8 +4,9 @@
 // short answer, everything else is closed. A connection that sends garbage, stalls in the middle of
 // a request, doesn't read or floods is closed alone, with a logged reason.
 //
-// Everything happens on the io_context's one thread. An idle connection owns no buffer; input is
-// kept only while a request is partial. Deadlines of a kind are all equally long, so each kind is a
+// Everything happens on the io_context's one thread. An idle connection owns a few hundred bytes to
+// read into; larger input goes through one buffer of the server and is kept only while a request
+// is partial. Deadlines of a kind are all equally long, so each kind is a
 // queue in order of time and one timer serves them all. Destroying the server closes everything at
 // once; stop() first writes what is due.
 #pragma once
@@ -67,6 +68,7 @@ struct StoreCounters {
     std::uint64_t closed_stalled = 0;    ///< no progress in a request or a reply
     std::uint64_t refused_full = 0;      ///< too many connections
     std::uint64_t handed_over = 0;       ///< agents, and HTTP clients where somebody wants them
+    std::size_t turn_requests_most = 0;  ///< of one client in one turn of the loop
     std::size_t turn_bytes_longest =
         0;  ///< most bytes handled for one client in one turn of the loop
 };

@@ -6,25 +6,20 @@
 // connection at a time, greeted) and herd (each connection ADDs 1 and WAITs until the last has).
 // PID: the server's process, for its CPU time; 0 where it isn't known.
 #include "proto/store_messages.h"
+#include "tests/bench/load_client.h"
 
 #include <fmt/format.h>
 
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <iostream>
-#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,36 +27,9 @@
 namespace {
 
 using namespace ddprun;
-using Clock = std::chrono::steady_clock;
+using namespace ddprun::bench;
 
 constexpr std::size_t kKeysOfMultiGet = 64;
-
-[[noreturn]] void give_up(const char* what) {
-    std::perror(what);
-    std::exit(1);
-}
-
-double seconds_since(Clock::time_point begin) {
-    return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
-/// User and system time of a process, in seconds.
-double cpu_of(int pid) {
-    std::ifstream file{fmt::format("/proc/{}/stat", pid)};
-    std::string text{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
-    if (pid == 0 || text.empty()) {
-        return 0;
-    }
-    std::istringstream fields{text.substr(text.rfind(')') + 2)};
-    std::string skipped;
-    for (int i = 0; i < 11; ++i) {
-        fields >> skipped;
-    }
-    double user = 0;
-    double system = 0;
-    fields >> user >> system;
-    return (user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
-}
 
 /// A round trip: what is sent, and how many bytes the answer has.
 struct Phase {
@@ -77,49 +45,6 @@ struct Connection {
     bool wants_write = false;
     Clock::time_point begin;
 };
-
-int connect_to(int port) {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (fd < 0 || ::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
-        give_up("connect");
-    }
-    const int on = 1;
-    ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    return fd;
-}
-
-void send_all(int fd, std::string_view bytes) {
-    while (!bytes.empty()) {
-        const ssize_t count = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-        if (count < 0) {
-            give_up("send");
-        }
-        bytes.remove_prefix(static_cast<std::size_t>(count));
-    }
-}
-
-void receive_all(int fd, std::size_t size) {
-    std::array<char, 65'536> buffer;
-    while (size > 0) {
-        const ssize_t count = ::recv(fd, buffer.data(), std::min(size, buffer.size()), 0);
-        if (count <= 0) {
-            give_up("receive");
-        }
-        size -= static_cast<std::size_t>(count);
-    }
-}
-
-void greet(int fd) {
-    std::string hello;
-    encode_request(ValidateRequest{kStoreMagic}, hello);
-    encode_request(PingRequest{1}, hello);
-    send_all(fd, hello);
-    receive_all(fd, 4);
-}
 
 std::string repeated(const std::vector<StoreRequest>& requests, std::size_t depth) {
     std::string bytes;
@@ -344,10 +269,7 @@ int main(int argc, char** argv) {
         std::cerr << "usage: store_load PORT PID OPERATION CONNECTIONS SECONDS [DEPTH [BYTES]]\n";
         return 2;
     }
-    rlimit limit{};
-    ::getrlimit(RLIMIT_NOFILE, &limit);
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
+    raise_descriptor_limit();
     const int port = std::atoi(argv[1]);
     const int pid = std::atoi(argv[2]);
     const std::string_view operation = argv[3];

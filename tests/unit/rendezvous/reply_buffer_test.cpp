@@ -16,11 +16,11 @@ TEST_CASE("small things are one piece and large values are pieces of their own")
     ReplyBuffer buffer;
     buffer.byte(7);
     buffer.number(2);
-    buffer.value(std::make_shared<const std::string>("ab"));
+    buffer.value(StoreValue("ab"));
     CHECK(buffer.front(10).size() == 1);
     CHECK(buffer.only_piece() == from_hex("07 0200000000000000 0200000000000000 6162"));
 
-    buffer.value(std::make_shared<const std::string>(std::string(10'000, 'x')));
+    buffer.value(StoreValue(std::string(10'000, 'x')));
 
     CHECK(buffer.front(10).size() == 2);
     CHECK(buffer.front(1).size() == 1);
@@ -32,8 +32,8 @@ TEST_CASE("what is written in any steps leaves the rest as it was") {
     for (std::size_t step = 1; step < 40; ++step) {
         ReplyBuffer buffer;
         for (int i = 0; i < 5; ++i) {
-            buffer.value(std::make_shared<const std::string>(std::to_string(i)));
-            buffer.value(std::make_shared<const std::string>(std::string(5'000, 'x')));
+            buffer.value(StoreValue(std::to_string(i)));
+            buffer.value(StoreValue(std::string(5'000, 'x')));
         }
         const std::string all = buffer.text();
         std::string written;
@@ -49,21 +49,21 @@ TEST_CASE("what is written in any steps leaves the rest as it was") {
 }
 
 TEST_CASE("a shared value is let go when it has been written") {
-    const auto value = std::make_shared<const std::string>(std::string(5'000, 'x'));
+    const auto value = StoreValue(std::string(5'000, 'x'));
     ReplyBuffer buffer;
     buffer.value(value);
     buffer.byte(1);
-    CHECK(value.use_count() == 2);
+    CHECK(value.holders() == 2);
 
     buffer.consume(8 + 5'000);
 
-    CHECK(value.use_count() == 1);
+    CHECK(value.holders() == 1);
     CHECK(buffer.text() == from_hex("01"));
 }
 
 TEST_CASE("a buffer that is never quite empty doesn't grow") {
     ReplyBuffer buffer;
-    const auto value = std::make_shared<const std::string>(std::string(5'000, 'x'));
+    const auto value = StoreValue(std::string(5'000, 'x'));
     for (int i = 0; i < 10'000; ++i) {
         buffer.number(i);
         buffer.value(value);

@@ -1,0 +1,139 @@
+// ddprund as a store for crowds: whatever descriptor limit it was started with.
+#include "tests/support/command.h"
+#include "tests/support/system.h"
+
+#include <doctest/doctest.h>
+
+#include <netinet/in.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace ddprun::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kBurst = 2'000;
+constexpr rlim_t kSoftLimit = 256;
+
+/// VALIDATE and PING 7.
+constexpr std::string_view kGreeting{"\x00\xce\xf7\x85\x3c\x0d\x07\x00\x00\x00", 10};
+
+class Client {
+public:
+    explicit Client(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        const timeval patience{30, 0};
+        ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_port = htons(port);
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        // One that fails is never answered.
+        static_cast<void>(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address));
+    }
+
+    Client(Client&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+    Client& operator=(Client&&) = delete;
+    Client(const Client&) = delete;
+    Client& operator=(const Client&) = delete;
+
+    ~Client() {
+        if (fd_ >= 0) {
+            ::close(fd_);
+        }
+    }
+
+    void greet() const {
+        static_cast<void>(::send(fd_, kGreeting.data(), kGreeting.size(), MSG_NOSIGNAL));
+    }
+
+    [[nodiscard]] bool is_answered() const {
+        char answer[4] = {};
+        return ::recv(fd_, answer, sizeof answer, MSG_WAITALL) == sizeof answer && answer[0] == 7;
+    }
+
+private:
+    int fd_;
+};
+
+std::ptrdiff_t descriptors_of(pid_t pid) {
+    const std::filesystem::directory_iterator begin{"/proc/" + std::to_string(pid) + "/fd"};
+    return std::distance(begin, std::filesystem::directory_iterator{});
+}
+
+/// Room for the burst in this process; false where the machine doesn't give it.
+bool make_room() {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+    return limit.rlim_max > kBurst + kSoftLimit;
+}
+
+TEST_SUITE_BEGIN("system/store_burst");
+
+TEST_CASE("2000 connections in one burst are served with a soft limit of 256 descriptors") {
+    if (!make_room()) {
+        MESSAGE("skipped: the hard limit of descriptors is too low here");
+        return;
+    }
+    Command daemon({
+        .argv = {program("ddprund"), "--store_only", "--listen", "127.0.0.1:0"},
+        .deadline = 100s,
+        .in_child =
+            [] {
+                rlimit limit{};
+                ::getrlimit(RLIMIT_NOFILE, &limit);
+                limit.rlim_cur = kSoftLimit;
+                ::setrlimit(RLIMIT_NOFILE, &limit);
+            },
+    });
+    const auto line = daemon.wait_for_line("listening on ");
+    REQUIRE(line);
+    const auto port = static_cast<std::uint16_t>(std::stoi(line->substr(line->rfind(':') + 1)));
+    const std::ptrdiff_t before = descriptors_of(daemon.pid());
+    {
+        std::vector<Client> clients;
+        for (int i = 0; i < kBurst; ++i) {
+            clients.emplace_back(port);
+        }
+        for (const Client& client : clients) {
+            client.greet();
+        }
+        int answered = 0;
+        for (const Client& client : clients) {
+            answered += client.is_answered() ? 1 : 0;
+        }
+        CHECK(answered == kBurst);
+        CHECK(descriptors_of(daemon.pid()) >= before + kBurst);
+    }
+    // A descriptor is back when a client that comes after all others has been served.
+    const auto deadline = std::chrono::steady_clock::now() + 30s;
+    while (descriptors_of(daemon.pid()) > before && std::chrono::steady_clock::now() < deadline) {
+        const Client probe{port};
+        probe.greet();
+        CHECK(probe.is_answered());
+    }
+    CHECK(descriptors_of(daemon.pid()) <= before + 1);
+
+    daemon.send_signal(SIGTERM);
+    CHECK(daemon.finish().exit_code == 0);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace ddprun::test
