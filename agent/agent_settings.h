@@ -3,6 +3,7 @@
 #pragma once
 
 #include "agent/process_state.h"
+#include "agent/stream_kind.h"
 #include "proto/agent_messages.h"
 #include "proto/result.h"
 #include "proto/types.h"
@@ -30,13 +31,20 @@ struct OutputSettings {
     int stderr_fd = 2;
     /// Prefix of a console line; empty means torchrun's "[ROLE LOCAL_RANK]:" (without the space)
     /// where the node has more than one worker, and raw bytes where it has one.
-    /// Macros: ${role_name} ${local_rank} ${rank} ${hostname} ${round}.
+    /// Macros: ${role_name} ${local_rank} ${rank} ${hostname} ${round} ${time}.
     std::string prefix_template;
     /// The run's own folder (LOG_DIR/RUN_ID_RANDOM), made where missing; empty: a temporary folder
-    /// that is removed at the end, in which only error files lie.
+    /// that is removed at the end with all that is in it.
     std::string run_folder;
-    /// Which local ranks the console shows; empty means all.
+    bool has_folder = true;  ///< false: no folder, no log files, no error files
+    StreamChoice redirects;  ///< what goes to files in the run's folder instead of the console
+    StreamChoice tee;        ///< what goes to both
+    std::vector<std::string> stdout_filters;  ///< lines of tee'd streams that contain one of these
+    std::vector<std::string> stderr_filters;  ///< go to ATTEMPT/filtered_stdout.log, too
+    std::uint64_t log_size_max = 0;           ///< of a log file before it is rotated; 0: none
+    /// Which local ranks, and which global ones, the console shows; empty means all.
     std::set<LocalRank> shown_ranks;
+    std::set<Rank> shown_global_ranks;
 };
 
 struct AgentSettings {
@@ -50,6 +58,8 @@ struct AgentSettings {
 
     std::string program;            ///< path of what is executed
     std::vector<std::string> argv;  ///< argv[0] included, byte for byte
+    /// Index in argv from which torchrun's macros are replaced (--expand_args); empty: nowhere.
+    std::optional<std::size_t> expand_from;
     std::string role = "default";
     std::vector<std::string> environment;  ///< NAME=VALUE, what the workers inherit
     std::string working_folder;            ///< of the workers; empty: the agent's

@@ -2,6 +2,7 @@
 // temporary one is removed at the end; one that the user named stays.
 #pragma once
 
+#include "agent/agent_settings.h"
 #include "proto/log.h"
 #include "proto/round_plan.h"
 #include "proto/types.h"
@@ -12,9 +13,9 @@ namespace ddprun {
 
 class JobFolder {
 public:
-    /// Empty `wanted`: makes a temporary folder. Where none can be made there are no error files,
-    /// which is logged.
-    JobFolder(const std::string& wanted, Log& log);
+    /// Makes the folder that `settings` name, and lets the link `latest` beside it point to it, or
+    /// makes a temporary one. Where none can be made there are no files, which is logged.
+    JobFolder(const OutputSettings& settings, Log& log);
     JobFolder(const JobFolder&) = delete;
     JobFolder& operator=(const JobFolder&) = delete;
     /// remove()
@@ -26,12 +27,17 @@ public:
     /// Makes the folders of a round's workers.
     void prepare(const RoundPlan& plan, LocalWorldSize workers);
 
+    /// Of one worker of a round; empty where there is no folder.
+    [[nodiscard]] std::string worker_folder(const RoundPlan& plan, LocalRank local_rank) const;
+
     [[nodiscard]] std::string error_file(const RoundPlan& plan, LocalRank local_rank) const;
 
     /// Removes a temporary folder and all in it.
     void remove();
 
 private:
+    void point_latest_here();
+
     Log& log_;
     std::string path_;
     bool temporary_ = false;

@@ -4,10 +4,22 @@
 
 namespace ddprun {
 
-LineSplitter::LineSplitter(Mode mode, std::string prefix, ConsoleLine& console)
+namespace {
+
+constexpr std::string_view kTimeMacro = "${time}";
+
+}  // namespace
+
+LineSplitter::LineSplitter(Mode mode, std::string_view prefix, ConsoleLine& console)
     : mode_(mode),
-      prefix_(std::move(prefix)),
-      console_(console) {}
+      console_(console) {
+    for (std::size_t at = prefix.find(kTimeMacro); at != std::string_view::npos;
+         at = prefix.find(kTimeMacro)) {
+        pieces_.emplace_back(prefix.substr(0, at));
+        prefix.remove_prefix(at + kTimeMacro.size());
+    }
+    pieces_.emplace_back(prefix);
+}
 
 void LineSplitter::feed(std::string_view bytes, TimePoint now, std::string& out) {
     if (mode_ == Mode::raw) {
@@ -62,7 +74,11 @@ void LineSplitter::append(std::string_view text, std::string& out) {
         if (console_.owner != nullptr) {
             out += '\n';
         }
-        out += prefix_;
+        out += pieces_.front();
+        for (std::size_t i = 1; i < pieces_.size(); ++i) {
+            out += console_.time;
+            out += pieces_[i];
+        }
     }
     out += text;
     console_.owner = text.back() == '\n' ? nullptr : this;

@@ -1,7 +1,7 @@
 // Which bytes of many workers go to one console, as a pure core: whole lines with a prefix, a
 // partial line (a prompt, a progress bar) after a silence or at the end, and never two workers'
 // text on one line. Bytes are never changed; with an empty prefix in raw mode they pass as they
-// are.
+// are. A prefix may show the time of its line: ${time} stands for what ConsoleLine::time says.
 #pragma once
 
 #include "agent/worker_group.h"
@@ -10,12 +10,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun {
 
 /// Whose unfinished line stands at the end of a console; shared by all splitters that write to it.
 struct ConsoleLine {
     const void* owner = nullptr;  ///< null: the console is at the start of a line
+    std::string time;  ///< what ${time} in a prefix shows; whoever feeds keeps it current
 };
 
 class LineSplitter {
@@ -23,13 +25,16 @@ public:
     enum class Mode : std::uint8_t { lines, raw };
 
     /// `console` must outlive it.
-    LineSplitter(Mode mode, std::string prefix, ConsoleLine& console);
+    LineSplitter(Mode mode, std::string_view prefix, ConsoleLine& console);
     LineSplitter(const LineSplitter&) = delete;
     LineSplitter& operator=(const LineSplitter&) = delete;
     ~LineSplitter() = default;
 
     /// Takes what a worker wrote and appends what is to be shown of it to `out`.
     void feed(std::string_view bytes, TimePoint now, std::string& out);
+
+    /// Its prefix shows the time.
+    [[nodiscard]] bool shows_time() const { return pieces_.size() > 1; }
 
     /// When show_partial() is due.
     [[nodiscard]] std::optional<TimePoint> due() const;
@@ -45,7 +50,7 @@ private:
     void append(std::string_view text, std::string& out);
 
     Mode mode_;
-    std::string prefix_;
+    std::vector<std::string> pieces_;  ///< of the prefix; the time stands between them
     ConsoleLine& console_;
     std::string partial_;
     TimePoint last_bytes_{};

@@ -1,11 +1,15 @@
 #include "agent/output_pump.h"
 
+#include "agent/agent_settings.h"
+#include "agent/line_filter.h"
 #include "proto/limits.h"
 
 #include <boost/asio/post.hpp>
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,6 +32,27 @@ bool are_same_file(int a, int b) {
            first.st_ino == second.st_ino;
 }
 
+/// The local time, as a line's prefix shows it: 2026-12-02T10:17:33.860
+std::string time_text() {
+    timespec now{};
+    tm parts{};
+    ::clock_gettime(CLOCK_REALTIME, &now);
+    ::localtime_r(&now.tv_sec, &parts);
+    char seconds[32];
+    const std::size_t size = ::strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &parts);
+    constexpr long kNanosecondsPerMillisecond = 1'000'000;
+    return fmt::format(
+        "{}.{:03}", std::string_view(seconds, size), now.tv_nsec / kNanosecondsPerMillisecond
+    );
+}
+
+/// What a pipe that is about to be closed still holds.
+std::size_t unread_bytes(stream_descriptor& pipe) {
+    int size = 0;
+    const bool known = pipe.is_open() && ::ioctl(pipe.native_handle(), FIONREAD, &size) == 0;
+    return known && size > 0 ? static_cast<std::size_t>(size) : 0;
+}
+
 }  // namespace
 
 struct OutputPump::Stream {
@@ -40,12 +65,16 @@ struct OutputPump::Stream {
         : kind(kind_),
           pipe(io_context),
           splitter(streams.mode, streams.prefix, console),
-          shown(streams.shown) {}
+          filter(streams.of(kind_).filters, streams.prefix),
+          shown(streams.of(kind_).shown) {}
 
     StreamKind kind;
     stream_descriptor pipe;
     LineSplitter splitter;
+    LineFilter filter;
     bool shown;
+    LogFiles::Handle file;      ///< of its bytes, or null
+    LogFiles::Handle filtered;  ///< of the lines that its filter lets through, or null
     bool paused = false;
     std::string tail;
 };
@@ -57,15 +86,27 @@ struct OutputPump::Worker {
     [[nodiscard]] bool open() const {
         return streams[0]->pipe.is_open() || streams[1]->pipe.is_open();
     }
+
+    /// A pipe of it isn't read, because what it holds can't be put anywhere yet.
+    [[nodiscard]] bool paused() const {
+        return std::any_of(std::begin(streams), std::end(streams), [](const auto& stream) {
+            return stream->paused && stream->pipe.is_open();
+        });
+    }
 };
 
-OutputPump::OutputPump(boost::asio::io_context& io_context, int stdout_fd, int stderr_fd, Log& log)
+OutputPump::OutputPump(
+    boost::asio::io_context& io_context, const OutputSettings& settings, Log& log
+)
     : io_context_(io_context),
       log_(log),
-      same_console_(are_same_file(stdout_fd, stderr_fd)),
+      same_console_(are_same_file(settings.stdout_fd, settings.stderr_fd)),
       sinks_{
-          {io_context, stdout_fd, [this] { resume(); }},
-          {io_context, stderr_fd, [this] { resume(); }}},
+          {io_context, settings.stdout_fd, [this] { resume(); }},
+          {io_context, settings.stderr_fd, [this] { resume(); }}},
+      files_(
+          io_context, LogFilesOptions{.size_max = settings.log_size_max}, [this] { resume(); }, log
+      ),
       chunk_(limits::kOutputChunkBytes),
       partial_timer_(io_context),
       retire_timer_(io_context),
@@ -94,6 +135,10 @@ Result<OutputPump::WorkerEnds> OutputPump::add(WorkerId id, const WorkerStreams&
         (kind == StreamKind::out ? ends.out : ends.err) = std::move(*write_end);
     }
     for (auto& stream : worker->streams) {
+        const StreamTargets& targets = streams.of(stream->kind);
+        stream->file = targets.file.empty() ? nullptr : files_.open(targets.file);
+        stream->filtered =
+            targets.filtered_file.empty() ? nullptr : files_.open(targets.filtered_file);
         arm(*stream);
     }
     workers_.emplace(id, std::move(worker));
@@ -111,8 +156,15 @@ Result<UniqueFd> OutputPump::open_stream(Stream& stream) {
     return write_end;
 }
 
+/// Somebody that this stream's bytes go to can't take more now.
+bool OutputPump::held_up(Stream& stream) {
+    return (stream.shown && sink(stream.kind).full()) ||
+           (stream.file && files_.full(stream.file)) ||
+           (stream.filtered && files_.full(stream.filtered));
+}
+
 void OutputPump::arm(Stream& stream) {
-    if (sink(stream.kind).full() && stream.shown) {
+    if (held_up(stream)) {
         stream.paused = true;
         return;
     }
@@ -143,7 +195,11 @@ bool OutputPump::read_once(Stream& stream) {
         close(stream);
         return false;
     }
-    const std::string_view bytes(chunk_.data(), static_cast<std::size_t>(size));
+    take(stream, {chunk_.data(), static_cast<std::size_t>(size)});
+    return true;
+}
+
+void OutputPump::take(Stream& stream, std::string_view bytes) {
     if (stream.kind == StreamKind::err) {
         stream.tail +=
             bytes.substr(bytes.size() - std::min(bytes.size(), limits::kStderrTailBytesMax));
@@ -151,16 +207,30 @@ bool OutputPump::read_once(Stream& stream) {
             stream.tail.erase(0, stream.tail.size() - limits::kStderrTailBytesMax);
         }
     }
-    if (stream.shown) {
-        OutputSink& target = sink(stream.kind);
-        stream.splitter.feed(bytes, Clock::now(), target.buffer());
-        target.flush();
-        if (target.broken() && !gone_told_) {
-            gone_told_ = true;
-            log_.warning("whoever read our output has gone; the job goes on without it");
-        }
+    if (stream.file) {
+        files_.append(stream.file, bytes);
     }
-    return true;
+    if (stream.filtered) {
+        filtered_.clear();
+        stream.filter.feed(bytes, filtered_);
+        files_.append(stream.filtered, filtered_);
+    }
+    if (stream.shown) {
+        show(stream, bytes);
+    }
+}
+
+void OutputPump::show(Stream& stream, std::string_view bytes) {
+    OutputSink& target = sink(stream.kind);
+    if (stream.splitter.shows_time()) {
+        console(stream.kind).time = time_text();
+    }
+    stream.splitter.feed(bytes, Clock::now(), target.buffer());
+    target.flush();
+    if (target.broken() && !gone_told_) {
+        gone_told_ = true;
+        log_.warning("whoever read our output has gone; the job goes on without it");
+    }
 }
 
 void OutputPump::close(Stream& stream) {
@@ -173,12 +243,21 @@ void OutputPump::close(Stream& stream) {
         stream.splitter.finish(sink(stream.kind).buffer());
         sink(stream.kind).flush();
     }
+    if (stream.file) {
+        files_.close(stream.file);
+    }
+    if (stream.filtered) {
+        filtered_.clear();
+        stream.filter.finish(filtered_);
+        files_.append(stream.filtered, filtered_);
+        files_.close(stream.filtered);
+    }
 }
 
 void OutputPump::resume() {
     for (auto& [id, worker] : workers_) {
         for (auto& stream : worker->streams) {
-            if (stream->paused && stream->pipe.is_open() && !sink(stream->kind).full()) {
+            if (stream->paused && stream->pipe.is_open() && !held_up(*stream)) {
                 stream->paused = false;
                 arm(*stream);
             }
@@ -270,7 +349,10 @@ void OutputPump::retire_expired() {
     for (auto it = workers_.begin(); it != workers_.end();) {
         Worker& worker = *it->second;
         const bool expired = worker.read_until && now >= *worker.read_until;
-        if (expired) {
+        if (expired && worker.paused()) {
+            // It is our reader that its pipes wait for; at the end of the job drain() counts.
+            worker.read_until = now + limits::kDrainAfterEnd;
+        } else if (expired) {
             close(*worker.streams[0]);
             close(*worker.streams[1]);
         }
@@ -312,19 +394,28 @@ void OutputPump::set_drain_timer(std::chrono::milliseconds after) {
     });
 }
 
+bool OutputPump::reader_is_slow() const {
+    return !sinks_[0].empty() || !sinks_[1].empty() ||
+           std::any_of(workers_.begin(), workers_.end(), [](const auto& entry) {
+               return entry.second->paused();
+           });
+}
+
 /// First the pipes (unless our own reader is what they wait for), then a reader that is too slow.
 void OutputPump::give_up() {
-    const bool reader_is_slow = !sinks_[0].empty() || !sinks_[1].empty();
-    if (!pipes_given_up_ && reader_is_slow) {
+    if (!pipes_given_up_ && reader_is_slow()) {
         pipes_given_up_ = true;
         set_drain_timer(limits::kSlowReaderAtEnd - limits::kDrainAfterEnd);
         return;
     }
+    std::size_t dropped = 0;
     for (auto& [id, worker] : workers_) {
-        close(*worker->streams[0]);
-        close(*worker->streams[1]);
+        for (auto& stream : worker->streams) {
+            dropped += stream->paused ? unread_bytes(stream->pipe) : 0;
+            close(*stream);
+        }
     }
-    const std::size_t dropped = sinks_[0].drop() + sinks_[1].drop();
+    dropped += sinks_[0].drop() + sinks_[1].drop();
     if (dropped > 0) {
         log_.warning("the reader of our output is too slow: {} bytes of it were dropped", dropped);
     }
@@ -342,7 +433,12 @@ void OutputPump::finish_if_drained() {
         drain_timer_.cancel();
         partial_timer_.cancel();
         retire_timer_.cancel();
-        boost::asio::post(io_context_, std::exchange(drained_, nullptr));
+        if (!std::exchange(files_finishing_, true)) {
+            files_.finish([this] {
+                files_finishing_ = false;
+                boost::asio::post(io_context_, std::exchange(drained_, nullptr));
+            });
+        }
     }
 }
 

@@ -1,11 +1,14 @@
 // The workers' stdout and stderr: pipes that the agent reads, forwarded to our stdout and stderr in
-// whole lines, the end of each stderr kept for the failure report. While our reader is slow the
-// pipes are not read (the workers wait, memory stays flat). One pump serves all rounds.
+// whole lines and to log files as they are, the end of each stderr kept for the failure report.
+// While our reader or the disk is slow the pipes are not read (the workers wait, memory stays
+// flat). One pump serves all rounds.
 #pragma once
 
 #include "agent/line_splitter.h"
+#include "agent/log_files.h"
 #include "agent/output_sink.h"
 #include "agent/unique_fd.h"
+#include "agent/worker_streams.h"
 #include "proto/log.h"
 #include "proto/result.h"
 
@@ -21,23 +24,17 @@
 
 namespace ddprun {
 
-enum class StreamKind : std::uint8_t { out = 0, err = 1 };
+struct OutputSettings;
 
 class OutputPump {
 public:
-    struct WorkerStreams {
-        LineSplitter::Mode mode = LineSplitter::Mode::lines;
-        std::string prefix;
-        bool shown = true;  ///< on the console
-    };
-
     /// The ends that the worker gets.
     struct WorkerEnds {
         UniqueFd out;
         UniqueFd err;
     };
 
-    OutputPump(boost::asio::io_context& io_context, int stdout_fd, int stderr_fd, Log& log);
+    OutputPump(boost::asio::io_context& io_context, const OutputSettings& settings, Log& log);
     OutputPump(const OutputPump&) = delete;
     OutputPump& operator=(const OutputPump&) = delete;
     ~OutputPump();
@@ -53,7 +50,8 @@ public:
     void worker_ended(WorkerId worker);
 
     /// Calls `done` when all pipes are closed and everything is written, at the latest after
-    /// kDrainAfterEnd and, for a reader that is too slow, kSlowReaderAtEnd.
+    /// kDrainAfterEnd, for a reader that is too slow kSlowReaderAtEnd, and for a disk that is
+    /// kLogFlushAtEnd.
     void drain(std::function<void()> done);
 
     /// Writes lines of our own to stderr, never into a worker's line.
@@ -68,6 +66,9 @@ private:
     Result<UniqueFd> open_stream(Stream& stream);
     void arm(Stream& stream);
     bool read_once(Stream& stream);
+    [[nodiscard]] bool held_up(Stream& stream);
+    void take(Stream& stream, std::string_view bytes);
+    void show(Stream& stream, std::string_view bytes);
     void close(Stream& stream);
     void resume();
     void arm_partials();
@@ -75,6 +76,7 @@ private:
     void retire_expired();
     void finish_if_drained();
     void set_drain_timer(std::chrono::milliseconds after);
+    [[nodiscard]] bool reader_is_slow() const;
     void give_up();
 
     boost::asio::io_context& io_context_;
@@ -82,6 +84,8 @@ private:
     bool same_console_;
     ConsoleLine lines_[2];
     OutputSink sinks_[2];
+    LogFiles files_;
+    std::string filtered_;  ///< scratch of take() and close()
     std::vector<char> chunk_;
     std::map<WorkerId, std::unique_ptr<Worker>> workers_;
     boost::asio::steady_timer partial_timer_;
@@ -90,6 +94,7 @@ private:
     boost::asio::steady_timer drain_timer_;
     std::function<void()> drained_;
     bool pipes_given_up_ = false;
+    bool files_finishing_ = false;
     bool gone_told_ = false;
 };
 

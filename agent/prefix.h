@@ -17,7 +17,8 @@ struct PrefixValues {
 };
 
 /// An empty template gives torchrun's "[default0]:". Macros: ${role_name} ${local_rank} ${rank}
-/// ${hostname} (up to its first dot) ${round}; others stay as they are.
+/// ${hostname} (up to its first dot) ${round}; others stay as they are, ${time} too, which is a
+/// matter of each line (line_splitter.h).
 [[nodiscard]] std::string expand_prefix(
     std::string_view prefix_template, const PrefixValues& values
 );

@@ -4,11 +4,12 @@
 #include "agent/agent_setup.h"
 #include "agent/child_process.h"
 #include "agent/error_file.h"
+#include "agent/expand_arguments.h"
 #include "agent/job_folder.h"
 #include "agent/output_pump.h"
-#include "agent/prefix.h"
 #include "agent/signal_inbox.h"
 #include "agent/sweeper.h"
+#include "agent/worker_streams.h"
 #include "proto/assert.h"
 #include "proto/exit_codes.h"
 
@@ -124,8 +125,8 @@ Supervisor::Implementation::Implementation(
       link_(std::move(link)),
       log_(log),
       signals_(io_context, watched_signals(*settings_.at_start, settings_.forward_signals)),
-      folder_(settings_.output.run_folder, log),
-      pump_(io_context, settings_.output.stdout_fd, settings_.output.stderr_fd, log),
+      folder_(settings_.output, log),
+      pump_(io_context, settings_.output, log),
       core_(core_settings(settings_, folder_.path())),
       timer_(io_context),
       null_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
@@ -275,26 +276,15 @@ void Supervisor::Implementation::start_assigned() {
 Result<void> Supervisor::Implementation::start(WorkerId id, Worker& worker) {
     agent_action::Assign& assignment = *worker.assignment;
     const bool several = settings_.info.local_world_size.value() > 1;
-    const OutputSettings& output = settings_.output;
-    const bool raw = !several && output.prefix_template.empty();
-    const bool shown = output.shown_ranks.empty() || output.shown_ranks.contains(worker.local_rank);
-    Result<OutputPump::WorkerEnds> ends = pump_.add(
-        id,
-        OutputPump::WorkerStreams{
-            .mode = raw ? LineSplitter::Mode::raw : LineSplitter::Mode::lines,
-            .prefix = raw ? std::string{}
-                          : expand_prefix(
-                                output.prefix_template,
-                                PrefixValues{
-                                    .role = settings_.role,
-                                    .host = settings_.info.host,
-                                    .ranks = assignment.ranks,
-                                    .round = assignment.round,
-                                }
-                            ),
-            .shown = shown,
-        }
-    );
+    const PrefixValues values{
+        .role = settings_.role,
+        .host = settings_.info.host,
+        .ranks = assignment.ranks,
+        .round = assignment.round,
+    };
+    const std::string folder = folder_.worker_folder(*plan_, worker.local_rank);
+    Result<OutputPump::WorkerEnds> ends =
+        pump_.add(id, streams_of(settings_.output, values, folder));
     if (!ends) {
         return fail(std::move(ends.error()));
     }
@@ -303,6 +293,10 @@ Result<void> Supervisor::Implementation::start(WorkerId id, Worker& worker) {
     ChildSpec spec;
     spec.program = settings_.program;
     spec.argv = settings_.argv;
+    for (std::size_t i = settings_.expand_from.value_or(spec.argv.size()); i < spec.argv.size();
+         ++i) {
+        spec.argv[i] = expand_argument(spec.argv[i], worker.local_rank);
+    }
     spec.environment = std::move(assignment.environment);
     spec.working_folder = settings_.working_folder;
     spec.stdin_fd = reader == worker.local_rank ? STDIN_FILENO : null_.get();

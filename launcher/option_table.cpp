@@ -53,12 +53,48 @@ constexpr auto kOptions = std::to_array<OptionDefinition>({
     {"monitor_interval", '\0', "SECONDS", "PET_MONITOR_INTERVAL", workers,
      "Accepted for torchrun's sake, without effect: nothing is polled"},
 
-    {"exit_code", '\0', "ddprun|torchrun", "", other,
-     "Exit status of a failed job: that of the first failed worker, or always 1 (default ddprun)"},
+    {"event_log_handler", '\0', "NAME", "PET_EVENT_LOG_HANDLER", workers,
+     "Accepted for torchrun's sake, without effect"},
+    {"virtual_local_rank", '\0', "", "PET_VIRTUAL_LOCAL_RANK", workers,
+     "Each worker has LOCAL_RANK=0 and sees one GPU, its own"},
+    {"stdin", '\0', "LOCAL_RANK", "", workers,
+     "The worker that gets ddprun's standard input (default: a lone worker does)"},
+    {"expand_args", '\0', "", "", workers,
+     "Replace ${local_rank} and $$ in the program's arguments, as torchrun does"},
+    {"signals_to_handle", '\0', "NAMES", "PET_SIGNALS_TO_HANDLE", workers,
+     "Told to the workers in TORCHELASTIC_SIGNALS_TO_HANDLE; SIGTERM, SIGINT, SIGHUP and SIGQUIT stop the job in any case"},
+
+    {"log_dir", '\0', "DIR", "PET_LOG_DIR", logs,
+     "Each run gets a folder below it, with the workers' error files and logs; DIR/latest points to "
+     "the last one"},
+    {"redirects", 'r', "STREAMS", "PET_REDIRECTS", logs,
+     "What goes to files instead of the console: 1 stdout, 2 stderr, 3 both; for all, or by local rank "
+     "as 0:1,1:3"},
+    {"tee", 't', "STREAMS", "PET_TEE", logs,
+     "What goes to files and to the console"},
+    {"log_max_size", '\0', "SIZE", "", logs,
+     "Size at which a log file is renamed to NAME.1 and begun anew, as 100M (default: never)"},
+    {"local_ranks_filter", '\0', "RANKS", "PET_LOCAL_RANKS_FILTER", logs,
+     "Local ranks that the console shows, as 0,3 (default all); files keep all"},
+    {"show_ranks", '\0', "RANKS", "", logs,
+     "The same by global rank"},
+    {"log_line_prefix_template", '\0', "TEXT", "PET_LOG_LINE_PREFIX_TEMPLATE", logs,
+     "Prefix of a line; ${role_name} ${local_rank} ${rank} ${hostname} ${round} ${time} are replaced "
+     "(default [ROLE LOCAL_RANK]: without the space)"},
+    {"duplicate_stdout_filters", '\0', "TEXTS", "PET_DUPLICATE_STDOUT_FILTERS", logs,
+     "Lines of tee'd stdout that contain one of these texts go to filtered_stdout.log, too"},
+    {"duplicate_stderr_filters", '\0', "TEXTS", "PET_DUPLICATE_STDERR_FILTERS", logs,
+     "The same for stderr and filtered_stderr.log"},
     {"log_level", '\0', "LEVEL", "LOGLEVEL", logs,
      "What ddprun itself logs to stderr: debug, info, warning or error (default info)"},
+
+    {"exit_code", '\0', "ddprun|torchrun", "", other,
+     "Exit status of a failed job: that of the first failed worker, or always 1 (default ddprun)"},
     {"help", 'h', "", "", other, "Print this help and exit"},
     {"version", '\0', "", "", other, "Print the version and exit"},
+
+    {"run_path", '\0', "", "PET_RUN_PATH", other, "Refused: there is no Python here", true},
+    {"logs_specs", '\0', "NAME", "", other, "Refused: it names a Python plug-in", true},
     // clang-format on
 });
 

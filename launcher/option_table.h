@@ -18,6 +18,7 @@ struct OptionDefinition {
     std::string_view variable;  ///< environment variable that gives the default; empty: none
     OptionGroup group = OptionGroup::other;
     std::string_view help;
+    bool hidden = false;  ///< read, but not shown: what is refused, or is for the build alone
 };
 
 [[nodiscard]] std::span<const OptionDefinition> option_table();

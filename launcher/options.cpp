@@ -1,16 +1,14 @@
 #include "launcher/options.h"
 
 #include "launcher/arguments.h"
+#include "launcher/log_options.h"
+#include "launcher/option_parser.h"
+#include "launcher/option_reader.h"
 #include "proto/limits.h"
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cctype>
 #include <limits>
-#include <memory>
 
 namespace ddprun::launcher {
 
@@ -20,183 +18,6 @@ using enum Errc;
 
 constexpr Port kDefaultMasterPort{29500};
 constexpr std::int32_t kRestartsMax = 1'000'000;
-constexpr int kHelpNameColumns = 34;
-constexpr std::size_t kHelpColumns = 100;
-
-/// A value and where it came from, for messages: "--nnodes" or "PET_NNODES".
-struct Sourced {
-    std::string value;
-    std::string origin;
-};
-
-using RawOptions = std::map<std::string, std::vector<Sourced>, std::less<>>;
-
-/// Lines of at most `columns` characters, broken at blanks.
-std::string wrapped(std::string_view text, std::size_t columns) {
-    std::string result;
-    std::size_t column = 0;
-    while (!text.empty()) {
-        const std::size_t blank = std::min(text.find(' '), text.size());
-        if (column > 0 && column + 1 + blank > columns) {
-            result += '\n';
-            column = 0;
-        } else if (column > 0) {
-            result += ' ';
-            ++column;
-        }
-        result += text.substr(0, blank);
-        column += blank;
-        text.remove_prefix(std::min(blank + 1, text.size()));
-    }
-    return result;
-}
-
-class HelpFormatter final : public CLI::Formatter {
-public:
-    HelpFormatter() { column_width(kHelpNameColumns); }
-
-    std::string make_usage(const CLI::App*, std::string) const override {
-        return "Usage: ddprun [OPTIONS] PROGRAM [ARGUMENTS...]\n";
-    }
-
-    std::string make_option_opts(const CLI::Option* option) const override {
-        const OptionDefinition* definition = find_option(option->get_lnames().front());
-        return definition->metavar.empty() ? "" : fmt::format(" {}", definition->metavar);
-    }
-};
-
-/// The option table as a CLI11 parser, which binds names to values and prints the help.
-std::unique_ptr<CLI::App> make_parser() {
-    auto app = std::make_unique<CLI::App>(
-        "Starts the workers of a distributed training job on this node and looks after them.\n"
-        "Options may be spelled with hyphens and abbreviated; the variable in brackets gives a\n"
-        "default. What follows PROGRAM reaches it byte for byte.",
-        "ddprun"
-    );
-    app->set_help_flag();
-    app->formatter(std::make_shared<HelpFormatter>());
-    for (const OptionDefinition& definition : option_table()) {
-        std::string names = fmt::format("--{}", definition.name);
-        if (definition.short_name != '\0') {
-            names = fmt::format("-{},{}", definition.short_name, names);
-        }
-        std::string help{definition.help};
-        if (!definition.variable.empty()) {
-            help += fmt::format(" [{}]", definition.variable);
-        }
-        const std::string description = wrapped(help, kHelpColumns - kHelpNameColumns);
-        CLI::Option* option = app->add_option(names, description);
-        option->type_size(1)->take_all()->group(std::string{title_of(definition.group)});
-    }
-    return app;
-}
-
-/// What was given, and below it what the environment gives.
-RawOptions collect(const SplitArguments& split, const Environment& environment) {
-    std::vector<std::string> tokens;
-    std::map<std::string, std::string, std::less<>> origins;
-    const auto add = [&](std::string_view name, std::string_view value, std::string_view origin) {
-        tokens.push_back(fmt::format("--{}", name));
-        tokens.back() += value.empty() ? "" : fmt::format("={}", value);
-        if (value.empty()) {
-            tokens.emplace_back();
-        }
-        origins.insert_or_assign(std::string{name}, std::string{origin});
-    };
-    for (const GivenOption& option : split.options) {
-        add(option.definition->name, option.value, fmt::format("--{}", option.definition->name));
-    }
-    for (const OptionDefinition& definition : option_table()) {
-        const auto found = environment.find(std::string{definition.variable});
-        if (!origins.contains(definition.name) && found != environment.end()) {
-            add(definition.name, found->second, found->first);
-        }
-    }
-    const auto parser = make_parser();
-    std::ranges::reverse(tokens);  // CLI11 takes them from the end
-    parser->parse(std::move(tokens));
-    RawOptions raw;
-    for (const CLI::Option* option : parser->get_options()) {
-        for (const std::string& value : option->results()) {
-            const std::string& name = option->get_lnames().front();
-            raw[name].push_back({value, origins.at(name)});
-        }
-    }
-    return raw;
-}
-
-tl::unexpected<Error> wrong(const Sourced& option, std::string_view why) {
-    return fail(invalid_argument, fmt::format("{}={}: {}", option.origin, option.value, why));
-}
-
-/// Reads the options one after another; the first error stays.
-class Reader {
-public:
-    explicit Reader(const RawOptions& raw) : raw_(raw) {}
-
-    [[nodiscard]] const Sourced* find(std::string_view name) const {
-        const auto found = raw_.find(name);
-        return found == raw_.end() ? nullptr : &found->second.back();
-    }
-
-    [[nodiscard]] std::string text(std::string_view name, std::string_view fallback = {}) const {
-        const Sourced* option = find(name);
-        return std::string{option == nullptr ? fallback : std::string_view{option->value}};
-    }
-
-    std::optional<std::int64_t> number(
-        std::string_view name, std::int64_t smallest, std::int64_t largest
-    ) {
-        return parsed<std::int64_t>(name, [&](std::string_view value) {
-            return parse_number(value, smallest, largest);
-        });
-    }
-
-    std::optional<std::chrono::milliseconds> seconds(std::string_view name) {
-        return parsed<std::chrono::milliseconds>(name, parse_seconds);
-    }
-
-    bool flag(std::string_view name) {
-        constexpr auto kLargest = std::numeric_limits<std::int32_t>::max();
-        return number(name, -kLargest, kLargest).value_or(0) != 0;
-    }
-
-    /// The value, if it is one of `choices`.
-    std::optional<std::string> choice(std::string_view name, std::vector<std::string> choices) {
-        return parsed<std::string>(name, [&](std::string_view value) -> Result<std::string> {
-            if (std::ranges::find(choices, value) == choices.end()) {
-                return fail(invalid_argument, fmt::format("expected {}", fmt::join(choices, ", ")));
-            }
-            return std::string{value};
-        });
-    }
-
-    void set_error(Error error) {
-        if (!error_) {
-            error_ = std::move(error);
-        }
-    }
-
-    [[nodiscard]] const std::optional<Error>& error() const { return error_; }
-
-private:
-    template <class T, class Parse>
-    std::optional<T> parsed(std::string_view name, Parse parse) {
-        const Sourced* option = find(name);
-        if (option == nullptr) {
-            return std::nullopt;
-        }
-        auto value = parse(std::string_view{option->value});
-        if (!value) {
-            set_error(wrong(*option, value.error().context).value());
-            return std::nullopt;
-        }
-        return std::move(*value);
-    }
-
-    const RawOptions& raw_;
-    std::optional<Error> error_;
-};
 
 void read_nodes(Reader& reader, LaunchCommand& command) {
     const Sourced* option = reader.find("nnodes");
@@ -210,13 +31,10 @@ void read_nodes(Reader& reader, LaunchCommand& command) {
                              ? smallest
                              : parse_number(text.substr(colon + 1), 1, limits::kNodesMax);
     if (!smallest || !largest || *smallest > *largest) {
-        reader.set_error(
-            wrong(
-                *option,
-                fmt::format("expected N or MIN:MAX with 1 <= MIN <= MAX <= {}", limits::kNodesMax)
-            )
-                .value()
-        );
+        reader.set_error(wrong(
+            *option,
+            fmt::format("expected N or MIN:MAX with 1 <= MIN <= MAX <= {}", limits::kNodesMax)
+        ));
         return;
     }
     command.spec.min_nodes = NodeCount{static_cast<std::int32_t>(*smallest)};
@@ -236,13 +54,11 @@ void read_workers(Reader& reader, LaunchCommand& command) {
             command.nproc_per_node = LocalWorldSize{static_cast<std::int32_t>(*count)};
         } else {
             reader.set_error(wrong(
-                                 *option,
-                                 fmt::format(
-                                     "expected a number from 1 to {}, auto, cpu or gpu",
-                                     limits::kLocalWorldSizeMax
-                                 )
-            )
-                                 .value());
+                *option,
+                fmt::format(
+                    "expected a number from 1 to {}, auto, cpu or gpu", limits::kLocalWorldSizeMax
+                )
+            ));
         }
     }
     command.role = reader.text("role", "default");
@@ -263,6 +79,14 @@ void read_workers(Reader& reader, LaunchCommand& command) {
     }
     if (reader.seconds("monitor_interval")) {
         command.notes.emplace_back("--monitor_interval has no effect: nothing is polled");
+    }
+    if (reader.text("event_log_handler", "null") != "null") {
+        command.notes.emplace_back("--event_log_handler has no effect: there are no such events");
+    }
+    command.virtual_local_rank = reader.flag("virtual_local_rank");
+    command.expand_args = reader.flag("expand_args");
+    if (const auto rank = reader.number("stdin", 0, limits::kLocalWorldSizeMax - 1)) {
+        command.stdin_rank = LocalRank{static_cast<std::int32_t>(*rank)};
     }
     command.is_module = reader.flag("module");
     command.no_python = reader.flag("no_python");
@@ -337,7 +161,7 @@ void read_endpoint(Reader& reader, LaunchCommand& command) {
     }
     const auto endpoint = parse_endpoint(text, PortZero::refused);
     if (!endpoint) {
-        reader.set_error(wrong({text, origin}, endpoint.error().context).value());
+        reader.set_error(wrong({text, origin}, endpoint.error().context));
         return;
     }
     command.endpoint = *endpoint;
@@ -350,11 +174,10 @@ void read_rendezvous(Reader& reader, LaunchCommand& command) {
     const Sourced* backend = reader.find("rdzv_backend");
     if (backend != nullptr && (backend->value == "etcd" || backend->value == "etcd-v2")) {
         reader.set_error(wrong(
-                             *backend,
-                             "etcd is not supported: leave the option out, ddprun brings its own "
-                             "rendezvous"
-        )
-                             .value());
+            *backend,
+            "etcd is not supported: leave the option out, ddprun brings its own "
+            "rendezvous"
+        ));
         return;
     }
     reader.choice("rdzv_backend", {"static", "c10d"});
@@ -380,27 +203,23 @@ void read_rendezvous(Reader& reader, LaunchCommand& command) {
     }
 }
 
-LogLevel read_log_level(Reader& reader) {
-    std::string level = reader.text("log_level", "info");
-    std::ranges::transform(level, level.begin(), [](unsigned char letter) {
-        return static_cast<char>(std::tolower(letter));
-    });
-    if (level == "debug") {
-        return LogLevel::debug;
+/// What makes no sense without Python is refused with what to use instead.
+void refuse_foreign(Reader& reader) {
+    if (reader.flag("run_path")) {
+        reader.set_error(
+            {invalid_argument,
+             reader.find("run_path")->origin +
+                 ": not supported, there is no Python in ddprun to run a script in; leave it out, "
+                 "a program whose name ends in .py is given to python3"}
+        );
     }
-    if (level == "info") {
-        return LogLevel::info;
+    if (const Sourced* specs = reader.find("logs_specs")) {
+        reader.set_error(wrong(
+            *specs,
+            "not supported, it names a Python plug-in; use --log_dir, --redirects, --tee and the "
+            "filters"
+        ));
     }
-    if (level == "warning" || level == "warn") {
-        return LogLevel::warning;
-    }
-    if (level == "error" || level == "critical" || level == "fatal") {
-        return LogLevel::error;
-    }
-    reader.set_error(
-        wrong(*reader.find("log_level"), "expected debug, info, warning or error").value()
-    );
-    return LogLevel::info;
 }
 
 }  // namespace
@@ -427,7 +246,10 @@ Result<Command> parse_command(
     read_rendezvous(reader, command);
     command.torchrun_exit_code =
         reader.choice("exit_code", {"ddprun", "torchrun"}).value_or("ddprun") == "torchrun";
-    command.log_level = read_log_level(reader);
+    command.log_level = read_log_level(reader, command);
+    refuse_foreign(reader);
+    read_logs(reader, environment, command);
+    read_signals(reader, command);
     command.program = split->program;
     if (reader.error()) {
         return fail(*reader.error());
@@ -439,10 +261,6 @@ Result<Command> parse_command(
         );
     }
     return Command{std::move(command)};
-}
-
-std::string help_text() {
-    return make_parser()->help();
 }
 
 }  // namespace ddprun::launcher

@@ -3,6 +3,8 @@
 // in.
 #pragma once
 
+#include "agent/stream_kind.h"
+#include "launcher/option_parser.h"
 #include "launcher/rendezvous_conf.h"
 #include "proto/agent_messages.h"
 #include "proto/log.h"
@@ -11,8 +13,8 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <variant>
@@ -20,10 +22,21 @@
 
 namespace ddprun::launcher {
 
-using Environment = std::map<std::string, std::string>;
-
 /// How many workers: a number, or what to count on this machine.
 enum class WorkerSource : std::uint8_t { number, automatic, cpu, gpu };
+
+/// What of the workers' output goes where.
+struct LogOptions {
+    std::string folder;  ///< below which each run has its own; empty: files are temporary
+    StreamChoice redirects;
+    StreamChoice tee;
+    std::set<LocalRank> local_ranks;  ///< that the console shows; empty: all
+    std::set<Rank> ranks;             ///< the same by global rank
+    std::vector<std::string> stdout_filters;
+    std::vector<std::string> stderr_filters;
+    std::string prefix_template;
+    std::uint64_t size_max = 0;  ///< 0: no rotation
+};
 
 struct LaunchCommand {
     WorkerSource worker_source = WorkerSource::number;
@@ -39,6 +52,11 @@ struct LaunchCommand {
     std::string role = "default";
     std::chrono::milliseconds shutdown_timeout{30'000};
     std::optional<std::int32_t> omp_num_threads;
+    bool virtual_local_rank = false;
+    bool expand_args = false;
+    std::optional<LocalRank> stdin_rank;
+    std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+    LogOptions logs;
     bool torchrun_exit_code = false;
     LogLevel log_level = LogLevel::info;
     bool is_module = false;
@@ -58,8 +76,5 @@ using Command = std::variant<LaunchCommand, HelpCommand, VersionCommand>;
 [[nodiscard]] Result<Command> parse_command(
     std::span<const std::string> arguments, const Environment& environment
 );
-
-/// Text of --help: grouped, at most 100 columns.
-[[nodiscard]] std::string help_text();
 
 }  // namespace ddprun::launcher

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -163,6 +164,33 @@ struct Identity {
     std::uint64_t life = 0;
 };
 
+/// A folder of this run alone, also where several nodes have the same folder for logs.
+std::string run_folder(const std::string& folder, const JobId& job, std::uint64_t life) {
+    std::string name{job.value()};
+    std::ranges::replace(name, '/', '_');
+    // Absolute, for workers that change their folder.
+    std::error_code ignored;
+    const std::filesystem::path base = std::filesystem::absolute(folder, ignored);
+    return fmt::format("{}/{}_{:016x}", base.lexically_normal().string(), name, life);
+}
+
+OutputSettings output_of(const LogOptions& logs, const JobId& job, std::uint64_t life) {
+    OutputSettings output;
+    output.has_folder = logs.folder != "/dev/null";
+    if (output.has_folder && !logs.folder.empty()) {
+        output.run_folder = run_folder(logs.folder, job, life);
+    }
+    output.prefix_template = logs.prefix_template;
+    output.redirects = logs.redirects;
+    output.tee = logs.tee;
+    output.stdout_filters = logs.stdout_filters;
+    output.stderr_filters = logs.stderr_filters;
+    output.log_size_max = logs.size_max;
+    output.shown_ranks = logs.local_ranks;
+    output.shown_global_ranks = logs.ranks;
+    return output;
+}
+
 AgentSettings settings_of(
     const LaunchCommand& command,
     const Environment& environment,
@@ -189,6 +217,13 @@ AgentSettings settings_of(
     }
     settings.shutdown_timeout = command.shutdown_timeout;
     settings.omp_num_threads = command.omp_num_threads;
+    settings.virtual_local_rank = command.virtual_local_rank;
+    settings.signals_to_handle = command.signals_to_handle;
+    settings.stdin_rank = command.stdin_rank;
+    if (command.expand_args) {
+        settings.expand_from = settings.argv.size() - (command.program.size() - 1);
+    }
+    settings.output = output_of(command.logs, settings.job, identity.life);
     settings.tty_columns = terminal_columns();
     return settings;
 }

@@ -108,6 +108,10 @@ inline constexpr std::size_t kLineBytesMax =
 inline constexpr std::size_t kOutputChunkBytes = 256 * kKiB;  ///< one read of a worker's pipe
 inline constexpr std::size_t kOutputQueueBytesMax =
     1 * kMiB;  ///< per stream; above it the workers' pipes are not read
+inline constexpr std::size_t kLogQueueBytesMax =
+    1 * kMiB;  ///< per log file; above it the worker's pipe is not read
+inline constexpr std::size_t kLogBytesQueuedMax = 16 * kMiB;  ///< for all log files
+inline constexpr int kRotatedLogsMax = 4;  ///< older parts of a log file that are kept
 inline constexpr std::size_t kStderrTailBytesMax = 8 * kKiB;  ///< kept per worker for the report
 inline constexpr std::size_t kErrorFileBytesMax = 1 * kMiB;
 inline constexpr std::size_t kReportLinesMax = 25;
@@ -115,6 +119,8 @@ inline constexpr std::chrono::milliseconds kPartialLineSilence{200};
 inline constexpr std::chrono::milliseconds kDrainAfterEnd{
     1'000};  ///< for a grandchild that holds a worker's pipe
 inline constexpr std::chrono::milliseconds kSlowReaderAtEnd{2'000};
+inline constexpr std::chrono::milliseconds kLogFlushAtEnd{
+    2'000};  ///< for a disk to take what is queued for log files
 inline constexpr std::chrono::milliseconds kGiveUpAfterStop{
     10'000};  ///< for EndJob after a stop signal, besides the grace time
 inline constexpr std::chrono::milliseconds kGiveUpAfterKill{1'000};  ///< after a second INT

@@ -74,6 +74,20 @@ TEST_SUITE("agent/line_splitter") {
         CHECK(out == "[a]:wait\n[b]:line\n[a]:ed\n");
     }
 
+    TEST_CASE("a prefix shows the time of its line") {
+        ConsoleLine console;
+        LineSplitter splitter(Mode::lines, "${time} [p] ${time}:", console);
+        std::string out;
+
+        console.time = "10:00";
+        splitter.feed("a\n", kStart, out);
+        console.time = "10:01";
+        splitter.feed("b\n", kStart, out);
+
+        CHECK(splitter.shows_time());
+        CHECK(out == "10:00 [p] 10:00:a\n10:01 [p] 10:01:b\n");
+    }
+
     TEST_CASE("an unfinished last line is shown and ended at the end of the stream") {
         ConsoleLine console;
         LineSplitter splitter(Mode::lines, "[p]:", console);
