@@ -99,7 +99,8 @@ TEST_SUITE("agent/worker_environment") {
             {"DDPRUN_TTY", "(unset)"},
             {"CUDA_VISIBLE_DEVICES", "(unset)"},
         };
-        for (const auto& [name, text] : expected) {
+        for (const auto& [each, text] : expected) {
+            const std::string name{each};  // clang 14 captures no structured binding
             CAPTURE(name);
             CHECK(value(environment, name) == text);
         }

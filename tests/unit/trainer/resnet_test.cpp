@@ -94,7 +94,8 @@ TEST_CASE("names, shapes and weights equal torchvision's from the same seed, bit
     }
     const auto expected = sums_in_python();
     REQUIRE(expected.size() == 6);
-    for (const auto& [label, sums] : expected) {
+    for (const auto& [each, sums] : expected) {
+        const std::string label{each};  // clang 14 captures no structured binding
         CAPTURE(label);
         std::istringstream parts(label);
         std::string name;

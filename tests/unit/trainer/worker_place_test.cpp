@@ -79,7 +79,8 @@ TEST_CASE("a value that makes no sense is named with its variable") {
         {"TORCHELASTIC_RESTART_COUNT", "-1"},
         {"LOCAL_RANK", "one"},
     };
-    for (const auto& [name, value] : bad) {
+    for (const auto& [each, value] : bad) {
+        const std::string name{each};  // clang 14 captures no structured binding
         CAPTURE(name);
         auto variables = torchrun_environment();
         variables[name] = value;
