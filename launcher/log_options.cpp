@@ -161,7 +161,7 @@ Result<std::uint64_t> parse_size(std::string_view text) {
     return static_cast<std::uint64_t>(*count * unit);
 }
 
-void read_logs(Reader& reader, const Environment& environment, LaunchCommand& command) {
+void read_logs(Reader& reader, LaunchCommand& command) {
     LogOptions& logs = command.logs;
     logs.folder = reader.text("log_dir");
     logs.redirects =
@@ -183,10 +183,7 @@ void read_logs(Reader& reader, const Environment& environment, LaunchCommand& co
     }
     logs.stdout_filters = parse_filters(reader.text("duplicate_stdout_filters"));
     logs.stderr_filters = parse_filters(reader.text("duplicate_stderr_filters"));
-    const auto inherited = environment.find("TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE");
-    logs.prefix_template = reader.text(
-        "log_line_prefix_template", inherited == environment.end() ? "" : inherited->second
-    );
+    logs.prefix_template = reader.text("log_line_prefix_template");
     logs.size_max = reader.parsed<std::uint64_t>("log_max_size", parse_size).value_or(0);
     note_on_files(command);
 }

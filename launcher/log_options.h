@@ -26,7 +26,7 @@ namespace ddprun::launcher {
 [[nodiscard]] Result<std::uint64_t> parse_size(std::string_view text);
 
 /// Reads the options of the workers' output into `command`.
-void read_logs(Reader& reader, const Environment& environment, LaunchCommand& command);
+void read_logs(Reader& reader, LaunchCommand& command);
 
 /// --log_level, or LOGLEVEL, whose unknown words (it is Python's, too) leave the default and a
 /// note.

@@ -1,4 +1,4 @@
-// What this machine offers: CPUs that may be used, GPUs, names. Reads the system, decides nothing.
+// What this machine offers: CPUs that may be used, names. Reads the system, decides nothing.
 #pragma once
 
 #include "launcher/options.h"
@@ -8,19 +8,6 @@
 #include <string>
 
 namespace ddprun::launcher {
-
-/// The number of local workers that the command asks for. Errors: Errc::not_found where it says gpu
-/// and there is none, Errc::limit_exceeded where the machine has more than
-/// limits::kLocalWorldSizeMax of what is counted.
-[[nodiscard]] Result<LocalWorldSize> count_workers(
-    const LaunchCommand& command, const Environment& environment
-);
-
-/// GPUs that a process here may use: the entries of CUDA_VISIBLE_DEVICES where it is set, else
-/// NVIDIA's device files in `device_folder`.
-[[nodiscard]] int count_gpus(
-    const Environment& environment, const std::filesystem::path& device_folder = "/dev"
-);
 
 /// CPUs of the affinity mask, at least 1.
 [[nodiscard]] int count_cpus();

@@ -6,12 +6,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
+#include <utility>
 
 namespace ddprun::launcher {
 
 namespace {
 
+/// torchrun's variables besides PET_*, below those; option and variable.
+constexpr auto kFurtherVariables = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"shutdown_timeout", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
+    {"log_line_prefix_template", "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"},
+});
 constexpr int kHelpNameColumns = 34;
 constexpr std::size_t kHelpColumns = 100;
 
@@ -98,6 +105,12 @@ RawOptions collect(const SplitArguments& split, const Environment& environment) 
         const auto found = environment.find(std::string{definition.variable});
         if (!origins.contains(definition.name) && found != environment.end()) {
             add(definition.name, found->second, found->first);
+        }
+    }
+    for (const auto& [name, variable] : kFurtherVariables) {
+        const auto found = environment.find(std::string{variable});
+        if (!origins.contains(name) && found != environment.end()) {
+            add(name, found->second, found->first);
         }
     }
     const auto parser = make_parser();

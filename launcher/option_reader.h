@@ -19,6 +19,9 @@ namespace ddprun::launcher {
 /// Errc::invalid_argument: "ORIGIN=VALUE: WHY".
 [[nodiscard]] Error wrong(const Sourced& option, std::string_view why);
 
+/// The text with control characters as \n, \t or \xNN: a message is one line whatever was given.
+[[nodiscard]] std::string on_one_line(std::string_view text);
+
 /// Reads the options one after another; the first error stays.
 class Reader {
 public:
@@ -28,6 +31,9 @@ public:
         const auto found = raw_.find(name);
         return found == raw_.end() ? nullptr : &found->second.back();
     }
+
+    /// What gave the option its value, for messages: "--NAME" where nothing did.
+    [[nodiscard]] std::string origin(std::string_view name) const;
 
     [[nodiscard]] std::string text(std::string_view name, std::string_view fallback = {}) const {
         const Sourced* option = find(name);

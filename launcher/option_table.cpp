@@ -14,7 +14,8 @@ constexpr auto kOptions = std::to_array<OptionDefinition>({
     {"nnodes", '\0', "N|MIN:MAX", "PET_NNODES", job,
      "Number of nodes, or its range (default 1)"},
     {"nproc_per_node", '\0', "N|auto|cpu|gpu", "PET_NPROC_PER_NODE", job,
-     "Workers on this node (default 1); auto: one per GPU, without GPUs one per CPU"},
+     "Workers on this node (default 1); gpu: one per GPU, gpu:2,4,7: one for each of these; auto: "
+     "one per GPU, without GPUs one per CPU"},
     {"max_restarts", '\0', "N", "PET_MAX_RESTARTS", job,
      "How often the job may start again because a worker failed (default 0)"},
     {"role", '\0', "NAME", "PET_ROLE", job,
@@ -85,8 +86,8 @@ constexpr auto kOptions = std::to_array<OptionDefinition>({
      "Lines of tee'd stdout that contain one of these texts go to filtered_stdout.log, too"},
     {"duplicate_stderr_filters", '\0', "TEXTS", "PET_DUPLICATE_STDERR_FILTERS", logs,
      "The same for stderr and filtered_stderr.log"},
-    {"log_level", '\0', "LEVEL", "LOGLEVEL", logs,
-     "What ddprun itself logs to stderr: debug, info, warning or error (default info)"},
+    {"log_level", '\0', "debug|info|warning|error", "LOGLEVEL", logs,
+     "What ddprun itself logs to stderr (default info)"},
 
     {"exit_code", '\0', "ddprun|torchrun", "", other,
      "Exit status of a failed job: that of the first failed worker, or always 1 (default ddprun)"},

@@ -4,6 +4,7 @@
 #include "launcher/log_options.h"
 #include "launcher/option_parser.h"
 #include "launcher/option_reader.h"
+#include "launcher/worker_count.h"
 #include "proto/limits.h"
 
 #include <fmt/format.h>
@@ -42,30 +43,14 @@ void read_nodes(Reader& reader, LaunchCommand& command) {
 }
 
 void read_workers(Reader& reader, LaunchCommand& command) {
-    const Sourced* option = reader.find("nproc_per_node");
-    if (option != nullptr) {
-        if (option->value == "auto") {
-            command.worker_source = WorkerSource::automatic;
-        } else if (option->value == "cpu") {
-            command.worker_source = WorkerSource::cpu;
-        } else if (option->value == "gpu") {
-            command.worker_source = WorkerSource::gpu;
-        } else if (const auto count = parse_number(option->value, 1, limits::kLocalWorldSizeMax)) {
-            command.nproc_per_node = LocalWorldSize{static_cast<std::int32_t>(*count)};
-        } else {
-            reader.set_error(wrong(
-                *option,
-                fmt::format(
-                    "expected a number from 1 to {}, auto, cpu or gpu", limits::kLocalWorldSizeMax
-                )
-            ));
-        }
-    }
+    read_worker_count(reader, command);
     command.role = reader.text("role", "default");
     if (command.role.empty() || command.role.size() > limits::kNameBytesMax) {
         reader.set_error(
             {invalid_argument,
-             fmt::format("--role: expected 1 to {} characters", limits::kNameBytesMax)}
+             fmt::format(
+                 "{}: expected 1 to {} characters", reader.origin("role"), limits::kNameBytesMax
+             )}
         );
     }
     if (const auto timeout = reader.seconds("shutdown_timeout")) {
@@ -92,7 +77,12 @@ void read_workers(Reader& reader, LaunchCommand& command) {
     command.no_python = reader.flag("no_python");
     if (command.is_module && command.no_python) {
         reader.set_error(
-            {invalid_argument, "--module and --no_python exclude each other: a module needs Python"}
+            {invalid_argument,
+             fmt::format(
+                 "{} and {} exclude each other: a module needs Python",
+                 reader.origin("module"),
+                 reader.origin("no_python")
+             )}
         );
     }
 }
@@ -134,8 +124,11 @@ void read_endpoint(Reader& reader, LaunchCommand& command) {
         if (command.spec.max_nodes != NodeCount{1}) {
             reader.set_error(
                 {invalid_argument,
-                 "--standalone is a job of one node: leave out --nnodes, or name "
-                 "an endpoint by --rdzv_endpoint instead"}
+                 fmt::format(
+                     "{} is a job of one node: leave out --nnodes, or name an endpoint by "
+                     "--rdzv_endpoint instead",
+                     reader.origin("standalone")
+                 )}
             );
         }
         return;
@@ -144,7 +137,9 @@ void read_endpoint(Reader& reader, LaunchCommand& command) {
     if (command.job.value().empty() || command.job.value().size() > limits::kNameBytesMax) {
         reader.set_error(
             {invalid_argument,
-             fmt::format("--rdzv_id: expected 1 to {} characters", limits::kNameBytesMax)}
+             fmt::format(
+                 "{}: expected 1 to {} characters", reader.origin("rdzv_id"), limits::kNameBytesMax
+             )}
         );
     }
     std::string text = given;
@@ -194,7 +189,8 @@ void read_rendezvous(Reader& reader, LaunchCommand& command) {
         reader.set_error(
             {invalid_argument,
              fmt::format(
-                 "--node_rank={}: the job has {} nodes, ranks from 0 to {}",
+                 "{}={}: the job has {} nodes, ranks from 0 to {}",
+                 reader.origin("node_rank"),
                  *command.node_rank,
                  command.spec.max_nodes,
                  command.spec.max_nodes.value() - 1
@@ -222,9 +218,7 @@ void refuse_foreign(Reader& reader) {
     }
 }
 
-}  // namespace
-
-Result<Command> parse_command(
+Result<Command> parse_whole(
     std::span<const std::string> arguments, const Environment& environment
 ) {
     const auto split = split_arguments(arguments);
@@ -248,7 +242,7 @@ Result<Command> parse_command(
         reader.choice("exit_code", {"ddprun", "torchrun"}).value_or("ddprun") == "torchrun";
     command.log_level = read_log_level(reader, command);
     refuse_foreign(reader);
-    read_logs(reader, environment, command);
+    read_logs(reader, command);
     read_signals(reader, command);
     command.program = split->program;
     if (reader.error()) {
@@ -261,6 +255,18 @@ Result<Command> parse_command(
         );
     }
     return Command{std::move(command)};
+}
+
+}  // namespace
+
+Result<Command> parse_command(
+    std::span<const std::string> arguments, const Environment& environment
+) {
+    auto command = parse_whole(arguments, environment);
+    if (!command) {
+        return fail(command.error().code, on_one_line(command.error().context));
+    }
+    return command;
 }
 
 }  // namespace ddprun::launcher

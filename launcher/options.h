@@ -40,7 +40,8 @@ struct LogOptions {
 
 struct LaunchCommand {
     WorkerSource worker_source = WorkerSource::number;
-    LocalWorldSize nproc_per_node{1};  ///< where worker_source is `number`
+    LocalWorldSize nproc_per_node{1};       ///< where worker_source is `number`
+    std::vector<std::int32_t> chosen_gpus;  ///< where worker_source is `gpu`; empty: all
     bool standalone = false;
     Endpoint endpoint;  ///< unused where standalone
     JobId job;          ///< empty where standalone: a random one is drawn

@@ -3,9 +3,11 @@
 #include "agent/agent_setup.h"
 #include "agent/guardian.h"
 #include "agent/supervisor.h"
+#include "launcher/gpus.h"
 #include "launcher/machine.h"
 #include "launcher/program.h"
 #include "launcher/spdlog_log.h"
+#include "launcher/worker_count.h"
 #include "proto/exit_codes.h"
 #include "rendezvous/endpoint.h"
 #include "rendezvous/host.h"
@@ -281,13 +283,13 @@ int run_as_agent(const LaunchCommand& command, AgentSettings settings, Log& log)
 
 }  // namespace
 
-int run(const LaunchCommand& command, const Environment& environment) {
+int run(const LaunchCommand& command, const Environment& given_environment) {
     const ProcessState at_start = capture_process_state();
     const std::unique_ptr<Log> log = make_stderr_log("ddprun", command.log_level);
     for (const std::string& note : command.notes) {
         log->info("{}", note);
     }
-    auto program = find_program(command, environment);
+    auto program = find_program(command, given_environment);
     if (!program) {
         const bool is_missing = program.error().code == Errc::not_found;
         return status_of(
@@ -295,9 +297,13 @@ int run(const LaunchCommand& command, const Environment& environment) {
             give_up(program.error(), is_missing ? exit_code::kNotFound : exit_code::kNotExecutable)
         );
     }
-    const auto workers = count_workers(command, environment);
+    const auto workers = count_workers(command, given_environment, [] { return machine_gpus(); });
     if (!workers) {
         return give_up(workers.error(), exit_code::kUsage);
+    }
+    Environment environment = given_environment;
+    if (workers->visible_devices) {
+        environment["CUDA_VISIBLE_DEVICES"] = *workers->visible_devices;
     }
     const auto life = random_bits();
     if (!life) {
@@ -305,7 +311,7 @@ int run(const LaunchCommand& command, const Environment& environment) {
     }
     AgentSettings settings =
         settings_of(command, environment, {host_name(), *life}, std::move(*program));
-    settings.info.local_world_size = *workers;
+    settings.info.local_world_size = workers->count;
     settings.at_start = at_start;
 
     auto guarded = split_off_agent(GuardSettings{

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -110,15 +111,20 @@ TEST_CASE("workers are a number or a word") {
     CHECK(command_of({"--nproc_per_node=auto", "x"}).worker_source == WorkerSource::automatic);
     CHECK(command_of({"--nproc_per_node=cpu", "x"}).worker_source == WorkerSource::cpu);
     CHECK(command_of({"--nproc_per_node=gpu", "x"}).worker_source == WorkerSource::gpu);
+    CHECK(
+        command_of({"--nproc_per_node=gpu:2,4,0", "x"}).chosen_gpus ==
+        std::vector<std::int32_t>{2, 4, 0}
+    );
 }
 
 TEST_CASE("numbers of workers that can't be are refused") {
-    for (const char* value : {"0", "-1", "4x", "1.5", "gpus", "", "4097"}) {
+    for (const char* value :
+         {"0", "-1", "4x", "1.5", "gpus", "", "4097", "gpu:", "gpu:1,1", "gpu:a", "gpu:1,"}) {
         CAPTURE(value);
         CHECK(
             error_of({std::string{"--nproc_per_node="} + value, "x"}) ==
             std::string{"--nproc_per_node="} + value +
-                ": expected a number from 1 to 4096, auto, cpu or gpu"
+                ": expected a number from 1 to 4096, auto, cpu, gpu, or GPUs by number as gpu:2,4,7"
         );
     }
 }
@@ -145,6 +151,51 @@ TEST_CASE("a wrong value of a variable is refused naming the variable") {
     CHECK(error_of(
               {"x"}, {{"PET_RDZV_CONF", "a=b"}}
     ).starts_with("PET_RDZV_CONF: rdzv_conf a: unknown key"));
+}
+
+TEST_CASE("whatever is wrong with a variable's value, the sentence begins with its name") {
+    const std::pair<const char*, const char*> wrong_values[] = {
+        {"PET_NNODES", "a"},
+        {"PET_NPROC_PER_NODE", "0"},
+        {"PET_MAX_RESTARTS", "-1"},
+        {"PET_ROLE", ""},
+        {"PET_RDZV_BACKEND", "etcd"},
+        {"PET_NODE_RANK", "x"},
+        {"PET_MASTER_PORT", "70000"},
+        {"PET_SHUTDOWN_TIMEOUT", "soon"},
+        {"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "soon"},
+        {"PET_START_METHOD", "thread"},
+        {"PET_MONITOR_INTERVAL", "x"},
+        {"PET_VIRTUAL_LOCAL_RANK", "x"},
+        {"PET_MODULE", "yes"},
+        {"PET_REDIRECTS", "4"},
+        {"PET_TEE", "0:9"},
+        {"PET_LOCAL_RANKS_FILTER", "a"},
+        {"PET_RUN_PATH", "1"},
+    };
+    for (const auto& [variable, value] : wrong_values) {
+        CAPTURE(variable);
+        CHECK(error_of({"x"}, {{variable, value}}).starts_with(variable));
+    }
+    CHECK(error_of({"--nnodes=2", "x"}, {{"PET_RDZV_ID", ""}}).starts_with("PET_RDZV_ID"));
+    CHECK(error_of({"--nnodes=2", "x"}, {{"PET_STANDALONE", "1"}}).starts_with("PET_STANDALONE"));
+    CHECK(error_of({"-m", "x"}, {{"PET_NO_PYTHON", "1"}}).starts_with("--module and PET_NO_PYTHON")
+    );
+    CHECK(error_of({"--nnodes=2", "x"}, {{"PET_NODE_RANK", "2"}}).starts_with("PET_NODE_RANK=2"));
+}
+
+TEST_CASE("a message is one line whatever the value holds") {
+    CHECK(error_of({"--nnodes=a\nb\t\x01", "x"}).starts_with("--nnodes=a\\nb\\t\\x01: expected"));
+    CHECK(error_of({"--no\nsuch", "x"}).starts_with("unknown option --no\\nsuch"));
+}
+
+TEST_CASE("torchrun's older variable for the shutdown timeout counts below PET_") {
+    const Environment older{{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "4"}};
+    Environment both = older;
+    both["PET_SHUTDOWN_TIMEOUT"] = "5";
+
+    CHECK(command_of({"x"}, older).shutdown_timeout == milliseconds{4'000});
+    CHECK(command_of({"x"}, both).shutdown_timeout == milliseconds{5'000});
 }
 
 TEST_CASE("a flag's variable counts as set unless it is 0") {
