@@ -282,7 +282,7 @@ void AgentCore::step_group(const GroupEvent& event) {
     }
 }
 
-void AgentCore::perform(GroupActions group_actions) {
+void AgentCore::perform(const GroupActions& group_actions) {
     for (const GroupAction& action : group_actions) {
         std::visit([&](const auto& a) { perform(a); }, action);
     }

@@ -217,7 +217,7 @@ private:
     void take_stop_signal(int signal);
     void begin_round(PendingRound round);
     void step_group(const GroupEvent& event);
-    void perform(GroupActions group_actions);
+    void perform(const GroupActions& group_actions);
     void perform(const group_action::Spawn& action);
     void perform(const group_action::Assign& action);
     void perform(const group_action::SignalWorker& action);

@@ -18,7 +18,7 @@ void ensure_standard_descriptors() {
     int fd = -1;
     do {
         // Numbers 0, 1 and 2 are taken on purpose and kept, for workers too.
-        fd = ::open("/dev/null", O_RDWR);
+        fd = ::open("/dev/null", O_RDWR);  // NOLINT(android-cloexec-open)
     } while (fd >= 0 && fd <= 2);
     if (fd > 2) {
         ::close(fd);

@@ -55,7 +55,7 @@ void SignalInbox::wait() {
 }
 
 void SignalInbox::read_all() {
-    std::array<signalfd_siginfo, 8> infos;
+    std::array<signalfd_siginfo, 8> infos{};
     ssize_t size = 0;
     while ((size = ::read(descriptor_.native_handle(), infos.data(), sizeof infos)) > 0) {
         const auto count = static_cast<std::size_t>(size) / sizeof(signalfd_siginfo);

@@ -33,7 +33,7 @@ void set(std::vector<std::string>& environment, std::string_view name, const Val
     environment.push_back(fmt::format("{}={}", name, value));
 }
 
-void replace(std::vector<std::string>& environment, std::string_view name, std::string value) {
+void replace(std::vector<std::string>& environment, std::string_view name, std::string_view value) {
     std::erase_if(environment, [&](const std::string& entry) { return name_of(entry) == name; });
     set(environment, name, value);
 }

@@ -18,10 +18,9 @@ inline constexpr std::size_t kValueBytesMax = 8 * kMiB;
 inline constexpr std::size_t kKeysPerRequestMax = 131'072;
 inline constexpr std::size_t kRequestBytesMax = 64 * kMiB;
 inline constexpr std::size_t kStoreKeysMax = 16'777'216;
-inline constexpr std::size_t kStoreBytesMax = 8 * 1024 * kMiB;  ///< of all keys and values
+inline constexpr std::size_t kStoreBytesMax = 8 * kKiB * kMiB;  ///< of all keys and values
 inline constexpr std::size_t kQueueLengthMax = 1'048'576;       ///< of one queue
-inline constexpr std::size_t kRegistrationsMax =
-    128 * 1'048'576;  ///< keys waited for by all clients
+inline constexpr std::size_t kRegistrationsMax = 128 * kMiB;    ///< keys waited for by all clients
 inline constexpr std::size_t kStoreConnectionsMax = 131'072;
 inline constexpr std::size_t kUnvalidatedConnectionsMax = 16'384;
 inline constexpr std::size_t kReadChunkBytes =
