@@ -119,6 +119,9 @@ Result<SplitArguments> split_arguments(std::span<const std::string> arguments) {
                 fmt::format("option {} takes no value (got {})", spelled->shown, *spelled->attached)
             );
         }
+        if (!spelled->attached && !spelled->definition->alone.empty()) {
+            spelled->attached = std::string{spelled->definition->alone};
+        }
         if (!is_flag && !spelled->attached) {
             if (next == arguments.size() || looks_like_option(arguments[next])) {
                 return fail(
