@@ -355,6 +355,8 @@ std::string tcsh_script() {
             names.push_back(name.substr(2));
             if (!words.empty() && needs_value(*option)) {
                 values += fmt::format(" 'n/{}/({})/'", name, fmt::join(words, " "));
+            } else if (!words.empty()) {
+                values += fmt::format(" 'c/{}=/({})/'", name, fmt::join(words, " "));
             } else if (option->metavar == "DIR") {
                 values += fmt::format(" 'n/{}/d/'", name);
             }

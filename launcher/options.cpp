@@ -146,9 +146,7 @@ void read_endpoint(Reader& reader, LaunchCommand& command) {
     }
     std::string text = given;
     Port default_port = kDefaultRendezvousPort;
-    std::string origin = reader.find("rdzv_endpoint") == nullptr
-                             ? "--master_addr"
-                             : reader.find("rdzv_endpoint")->origin;
+    const std::string origin = reader.origin(given.empty() ? "master_addr" : "rdzv_endpoint");
     if (given.empty()) {
         text = is_static ? reader.text("master_addr", "127.0.0.1") : "localhost";
         default_port =
