@@ -2,6 +2,7 @@
 // it runs, how it stops, where output goes. Values only; the defaults are those of `ddprun`.
 #pragma once
 
+#include "agent/numa.h"
 #include "agent/process_state.h"
 #include "agent/stream_kind.h"
 #include "proto/agent_messages.h"
@@ -69,6 +70,8 @@ struct AgentSettings {
     bool signal_groups = false;     ///< stop and forwarded signals go to the worker's whole group
     bool virtual_local_rank = false;
     std::optional<std::int32_t> omp_num_threads;  ///< --omp_num_threads
+    /// By local rank: CPUs and memory that a worker is bound to; empty: nobody is.
+    std::vector<WorkerBinding> bindings;
     std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
     std::optional<LocalRank> stdin_rank;  ///< who gets our standard input; a lone worker by default
     std::optional<std::int32_t> tty_columns;  ///< width of our terminal, for DDPRUN_TTY

@@ -76,6 +76,9 @@ AgentCoreSettings core_settings(const AgentSettings& settings, const std::string
     const bool omp_is_open = !settings.omp_num_threads &&
                              !find_variable(environment.inherited, worker_env::kOmpNumThreads);
     environment.allowed_cpus = omp_is_open ? allowed_cpus() : 1;
+    for (const WorkerBinding& binding : settings.bindings) {
+        environment.bound_threads.push_back(binding.threads);
+    }
     core.group = GroupSettings{
         .host = settings.info.host,
         .program = settings.program,

@@ -1,8 +1,8 @@
 #include "agent/allowed_cpus.h"
 
-#include <fmt/format.h>
+#include "agent/topology.h"
 
-#include <sched.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
@@ -98,12 +98,7 @@ std::optional<std::int32_t> cpus_of_quota(std::string_view cpu_max) {
 }
 
 std::int32_t allowed_cpus() {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    std::int32_t cpus = 1;
-    if (::sched_getaffinity(0, sizeof set, &set) == 0) {
-        cpus = std::max(1, CPU_COUNT(&set));
-    }
+    std::int32_t cpus = std::max(1, static_cast<std::int32_t>(affinity_of_this_process().size()));
     for (const bool version_2 : {true, false}) {
         const std::string mount = version_2 ? mount_of("cgroup2", "") : mount_of("cgroup", "cpu");
         if (mount.empty()) {

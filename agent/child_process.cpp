@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/mempolicy.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -17,8 +18,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <cstring>
 #include <fstream>
 
@@ -33,6 +36,8 @@ enum class Step : std::int32_t {
     standard_streams,
     close_descriptors,
     folder,
+    cpus,
+    memory,
     execute,
 };
 
@@ -43,6 +48,8 @@ std::string_view to_string(Step step) {
         case Step::standard_streams: return "connect the standard streams of";
         case Step::close_descriptors: return "close descriptors before";
         case Step::folder: return "enter the folder of";
+        case Step::cpus: return "bind to CPUs";
+        case Step::memory: return "set the memory policy of";
         case Step::execute: return kExecuteStep;
     }
     return "start";
@@ -78,7 +85,8 @@ public:
           environment_(pointers(spec.environment)),
           parent_(::getpid()),
           index_(index),
-          error_fd_(error_fd) {
+          error_fd_(error_fd),
+          memory_mode_(memory_mode(spec.memory_nodes)) {
         // A handled signal gets its default by exec itself.
         for (const int signal : ignored_now) {
             if (!spec.state.ignored_signals.contains(signal)) {
@@ -92,6 +100,7 @@ public:
         die_with_parent();
         connect_streams();
         restore_state();
+        bind();
         // Last: until here a signal stays pending instead of running a handler of the parent.
         sigset_t none;
         sigemptyset(&none);
@@ -142,6 +151,30 @@ private:
         }
     }
 
+    /// One node is preferred; several are as long as the kernel knows how to (5.15), else what it
+    /// does by itself, taking memory near the CPU, serves the same end.
+    static int memory_mode(const std::vector<unsigned long>& nodes) {
+        int count = 0;
+        for (const unsigned long word : nodes) {
+            count += std::popcount(word);
+        }
+        return count > 1 ? MPOL_PREFERRED_MANY : MPOL_PREFERRED;
+    }
+
+    void bind() const {
+        const auto bytes = spec_.cpus.size() * sizeof(unsigned long);
+        if (bytes > 0 && ::syscall(SYS_sched_setaffinity, 0, bytes, spec_.cpus.data()) != 0) {
+            fail_in_child(Step::cpus, errno);
+        }
+        const auto& nodes = spec_.memory_nodes;
+        // The kernel takes one bit less than it is told.
+        const std::size_t bits = nodes.size() * sizeof(unsigned long) * CHAR_BIT + 1;
+        if (!nodes.empty() && ::syscall(SYS_set_mempolicy, memory_mode_, nodes.data(), bits) != 0 &&
+            !(memory_mode_ == MPOL_PREFERRED_MANY && errno == EINVAL)) {
+            fail_in_child(Step::memory, errno);
+        }
+    }
+
     [[noreturn]] void fail_in_child(Step step, int error_number) const {
         const Record record{index_, step, error_number};
         ssize_t written = 0;
@@ -157,6 +190,7 @@ private:
     pid_t parent_;
     std::int32_t index_;
     int error_fd_;
+    int memory_mode_;
     std::vector<int> defaulted_;
 };
 

@@ -36,6 +36,10 @@ struct ChildSpec {
     int stdout_fd = -1;
     int stderr_fd = -1;
     ProcessState state;  ///< what to pass on of our own start
+    /// Bit masks (agent/numa.h) of the CPUs that it may use and of the NUMA nodes whose memory it
+    /// prefers; empty: as we do.
+    std::vector<unsigned long> cpus;
+    std::vector<unsigned long> memory_nodes;
 };
 
 class ChildProcess {

@@ -303,6 +303,11 @@ Result<void> Supervisor::Implementation::start(WorkerId id, Worker& worker) {
     spec.stdout_fd = ends->out.get();
     spec.stderr_fd = ends->err.get();
     spec.state = *settings_.at_start;
+    const auto place = static_cast<std::size_t>(worker.local_rank.value());
+    if (place < settings_.bindings.size()) {
+        spec.cpus = bit_mask(settings_.bindings[place].cpus);
+        spec.memory_nodes = bit_mask(settings_.bindings[place].memory_nodes);
+    }
     Result<std::unique_ptr<ChildProcess>> child = batch_->start(spec);
     batch_ids_.push_back(id);
     if (!child) {

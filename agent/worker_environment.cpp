@@ -80,9 +80,8 @@ void set_defaults(
     if (settings.omp_num_threads) {
         replace(environment, kOmpNumThreads, fmt::to_string(*settings.omp_num_threads));
     } else if (!find_variable(environment, kOmpNumThreads)) {
-        set(environment,
-            kOmpNumThreads,
-            threads_per_worker(settings.allowed_cpus, r.local_world_size));
+        set(environment, kOmpNumThreads, default_threads(settings, r.local_world_size, r.local_rank)
+        );
     }
     if (settings.virtual_local_rank) {
         const auto devices = find_variable(environment, kCudaVisibleDevices);
@@ -152,6 +151,15 @@ std::optional<std::string_view> find_variable(
         }
     }
     return std::nullopt;
+}
+
+std::int32_t default_threads(
+    const EnvironmentSettings& settings, LocalWorldSize workers, LocalRank local_rank
+) {
+    const std::int32_t share = threads_per_worker(settings.allowed_cpus, workers);
+    const auto place = static_cast<std::size_t>(local_rank.value());
+    return place < settings.bound_threads.size() ? std::min(share, settings.bound_threads[place])
+                                                 : share;
 }
 
 std::int32_t threads_per_worker(std::int32_t allowed_cpus, LocalWorldSize workers) {

@@ -24,6 +24,8 @@ struct EnvironmentSettings {
     bool virtual_local_rank = false;
     std::int32_t allowed_cpus = 1;
     std::optional<std::int32_t> omp_num_threads;  ///< asked for on the command line
+    /// By local rank, where workers are bound to CPUs: no more threads than these.
+    std::vector<std::int32_t> bound_threads;
     std::optional<std::int32_t> tty_columns;
 };
 
@@ -47,6 +49,12 @@ struct EnvironmentSettings {
 /// The value of NAME in NAME=VALUE strings, the last one counts.
 [[nodiscard]] std::optional<std::string_view> find_variable(
     const std::vector<std::string>& environment, std::string_view name
+);
+
+/// OMP_NUM_THREADS where the user has no wish: the worker's share of the allowed CPUs, and of those
+/// that it is bound to.
+[[nodiscard]] std::int32_t default_threads(
+    const EnvironmentSettings& settings, LocalWorldSize workers, LocalRank local_rank
 );
 
 /// CPUs shared out among the workers of a node, at least 1 each.

@@ -35,11 +35,18 @@ Result<const OptionDefinition*> find_long(std::string_view spelled) {
     }
     std::vector<std::string> candidates;
     const OptionDefinition* match = nullptr;
+    std::vector<const OptionDefinition*> of_torchrun;
     for (const OptionDefinition& definition : option_table()) {
         if (!name.empty() && definition.name.starts_with(name)) {
             match = &definition;
             candidates.push_back(fmt::format("--{}", definition.name));
+            if (definition.variable.starts_with("PET_")) {
+                of_torchrun.push_back(&definition);
+            }
         }
+    }
+    if (of_torchrun.size() == 1) {
+        return of_torchrun.front();  // what is unambiguous there stays so, whatever we add
     }
     if (candidates.empty()) {
         return fail(
@@ -118,6 +125,9 @@ Result<SplitArguments> split_arguments(std::span<const std::string> arguments) {
                 invalid_argument,
                 fmt::format("option {} takes no value (got {})", spelled->shown, *spelled->attached)
             );
+        }
+        if (!spelled->attached && !spelled->definition->alone.empty()) {
+            spelled->attached = std::string{spelled->definition->alone};
         }
         if (!is_flag && !spelled->attached) {
             if (next == arguments.size() || looks_like_option(arguments[next])) {

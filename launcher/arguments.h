@@ -1,7 +1,7 @@
 // Splits a command line into ddprun's own options and the program with its arguments. Pure. Reading
 // ends at the program: what follows it is not looked at and reaches it byte for byte. Names may be
-// spelled with underscores or hyphens and abbreviated as long as that is unambiguous, as argparse
-// allows; only ddprun's own options are.
+// spelled with underscores or hyphens and abbreviated as long as that is unambiguous among
+// torchrun's options or among all, as argparse allows; only ddprun's own options are.
 #pragma once
 
 #include "launcher/option_table.h"

@@ -1,5 +1,7 @@
 // ddprun: parse, resolve, run. Everything else is in run.{h,cpp} and below.
+#include "launcher/completion.h"
 #include "launcher/machine.h"
+#include "launcher/man_page.h"
 #include "launcher/options.h"
 #include "launcher/run.h"
 #include "proto/exit_codes.h"
@@ -29,6 +31,14 @@ int dispatch(const std::vector<std::string>& arguments) {
     }
     if (std::holds_alternative<launcher::VersionCommand>(*command)) {
         fmt::print("ddprun {}\n", DDPRUN_VERSION);
+        return exit_code::kSuccess;
+    }
+    if (std::holds_alternative<launcher::ManCommand>(*command)) {
+        fmt::print("{}", launcher::man_page());
+        return exit_code::kSuccess;
+    }
+    if (const auto* completion = std::get_if<launcher::CompletionCommand>(&*command)) {
+        fmt::print("{}", launcher::completion_script(completion->shell));
         return exit_code::kSuccess;
     }
     return launcher::run(std::get<launcher::LaunchCommand>(*command), environment);

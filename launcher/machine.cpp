@@ -1,6 +1,7 @@
 #include "launcher/machine.h"
 
-#include <sched.h>
+#include "agent/topology.h"
+
 #include <sys/random.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -15,16 +16,7 @@ namespace ddprun::launcher {
 namespace fs = std::filesystem;
 
 int count_cpus() {
-    // The kernel wants room for all CPUs that it could have, whatever the mask says.
-    constexpr std::size_t kCpusMax = 65'536;
-    cpu_set_t* mask = CPU_ALLOC(kCpusMax);
-    const std::size_t bytes = CPU_ALLOC_SIZE(kCpusMax);
-    int count = 1;
-    if (mask != nullptr && ::sched_getaffinity(0, bytes, mask) == 0) {
-        count = std::max(1, CPU_COUNT_S(bytes, mask));
-    }
-    CPU_FREE(mask);
-    return count;
+    return std::max(1, static_cast<int>(affinity_of_this_process().size()));
 }
 
 std::string host_name() {

@@ -52,6 +52,9 @@ public:
 
     std::string make_option_opts(const CLI::Option* option) const override {
         const OptionDefinition* definition = find_option(option->get_lnames().front());
+        if (!definition->alone.empty()) {
+            return fmt::format("[={}]", definition->metavar);
+        }
         return definition->metavar.empty() ? "" : fmt::format(" {}", definition->metavar);
     }
 };

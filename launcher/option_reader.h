@@ -44,7 +44,7 @@ public:
         std::string_view name, std::int64_t smallest, std::int64_t largest
     ) {
         return parsed<std::int64_t>(name, [&](std::string_view value) {
-            return parse_number(value, smallest, largest);
+            return parse_number(trimmed(value), smallest, largest);  // as Python's int() reads it
         });
     }
 

@@ -49,6 +49,9 @@ constexpr auto kOptions = std::to_array<OptionDefinition>({
      "Time that workers have between the signal to stop and SIGKILL (default 30)"},
     {"omp_num_threads", '\0', "N", "", workers,
      "OMP_NUM_THREADS of the workers (default: allowed CPUs / workers of this node)"},
+    {"numa_binding", '\0', "node|socket|exclusive|core-complex", "", workers,
+     "Bind each worker to CPUs and memory near its GPU: those of its NUMA node, of its socket, cores of "
+     "its own there, or the CPUs of one cache"},
     {"start_method", '\0', "spawn|fork|forkserver", "PET_START_METHOD", workers,
      "Accepted for torchrun's sake, without effect: workers are executed, never forked"},
     {"monitor_interval", '\0', "SECONDS", "PET_MONITOR_INTERVAL", workers,
@@ -91,11 +94,18 @@ constexpr auto kOptions = std::to_array<OptionDefinition>({
 
     {"exit_code", '\0', "ddprun|torchrun", "", other,
      "Exit status of a failed job: that of the first failed worker, or always 1 (default ddprun)"},
+    {"print_plan", '\0', "text|json", "", other,
+     "Print what would run, each worker's command, environment, CPUs and devices, and start nothing",
+     false, "text"},
+    {"print_completion", '\0', "bash|zsh|fish|tcsh", "", other,
+     "Print a completion script for this shell and exit"},
+    {"print_man", '\0', "", "", other, "Print the manual page (roff) and exit"},
     {"help", 'h', "", "", other, "Print this help and exit"},
     {"version", '\0', "", "", other, "Print the version and exit"},
 
     {"run_path", '\0', "", "PET_RUN_PATH", other, "Refused: there is no Python here", true},
     {"logs_specs", '\0', "NAME", "", other, "Refused: it names a Python plug-in", true},
+    {"sysfs_root", '\0', "DIR", "", other, "For tests: where sysfs is (/sys)", true},
     // clang-format on
 });
 
@@ -114,6 +124,23 @@ std::string_view title_of(OptionGroup group) {
         case other: return "Other";
     }
     return "Other";
+}
+
+std::vector<std::string> words_of(const OptionDefinition& definition) {
+    std::vector<std::string> words;
+    std::string_view rest = definition.metavar;
+    while (!rest.empty()) {
+        const std::size_t bar = std::min(rest.find('|'), rest.size());
+        const std::string_view word = rest.substr(0, bar);
+        const bool is_literal = std::ranges::all_of(word, [](char letter) {
+            return (letter >= 'a' && letter <= 'z') || letter == '-';
+        });
+        if (is_literal) {
+            words.emplace_back(word);
+        }
+        rest.remove_prefix(std::min(bar + 1, rest.size()));
+    }
+    return words;
 }
 
 const OptionDefinition* find_option(std::string_view name) {

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun::launcher {
 
@@ -19,11 +20,18 @@ struct OptionDefinition {
     OptionGroup group = OptionGroup::other;
     std::string_view help;
     bool hidden = false;  ///< read, but not shown: what is refused, or is for the build alone
+    /// The value of the option given alone; then another one must be attached by =. Empty: a value
+    /// is needed (or, for a flag, not taken).
+    std::string_view alone = {};
 };
 
 [[nodiscard]] std::span<const OptionDefinition> option_table();
 
 [[nodiscard]] std::string_view title_of(OptionGroup group);
+
+/// The words among an option's possible values, from its metavar: "auto", "cpu" and "gpu" of
+/// "N|auto|cpu|gpu".
+[[nodiscard]] std::vector<std::string> words_of(const OptionDefinition& definition);
 
 /// The definition with this long name, or null.
 [[nodiscard]] const OptionDefinition* find_option(std::string_view name);

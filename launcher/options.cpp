@@ -1,6 +1,7 @@
 #include "launcher/options.h"
 
 #include "launcher/arguments.h"
+#include "launcher/binding.h"
 #include "launcher/log_options.h"
 #include "launcher/option_parser.h"
 #include "launcher/option_reader.h"
@@ -68,6 +69,7 @@ void read_workers(Reader& reader, LaunchCommand& command) {
     if (reader.text("event_log_handler", "null") != "null") {
         command.notes.emplace_back("--event_log_handler has no effect: there are no such events");
     }
+    read_numa_binding(reader, command);
     command.virtual_local_rank = reader.flag("virtual_local_rank");
     command.expand_args = reader.flag("expand_args");
     if (const auto rank = reader.number("stdin", 0, limits::kLocalWorldSizeMax - 1)) {
@@ -144,9 +146,7 @@ void read_endpoint(Reader& reader, LaunchCommand& command) {
     }
     std::string text = given;
     Port default_port = kDefaultRendezvousPort;
-    std::string origin = reader.find("rdzv_endpoint") == nullptr
-                             ? "--master_addr"
-                             : reader.find("rdzv_endpoint")->origin;
+    const std::string origin = reader.origin(given.empty() ? "master_addr" : "rdzv_endpoint");
     if (given.empty()) {
         text = is_static ? reader.text("master_addr", "127.0.0.1") : "localhost";
         default_port =
@@ -232,7 +232,15 @@ Result<Command> parse_whole(
     if (raw.contains("version")) {
         return Command{VersionCommand{}};
     }
+    if (raw.contains("print_man")) {
+        return Command{ManCommand{}};
+    }
     Reader reader{raw};
+    if (raw.contains("print_completion")) {
+        auto shell = reader.choice("print_completion", words_of(*find_option("print_completion")));
+        return shell ? Result<Command>{Command{CompletionCommand{std::move(*shell)}}}
+                     : fail(*reader.error());
+    }
     LaunchCommand command;
     read_nodes(reader, command);
     read_workers(reader, command);
@@ -241,6 +249,9 @@ Result<Command> parse_whole(
     command.torchrun_exit_code =
         reader.choice("exit_code", {"ddprun", "torchrun"}).value_or("ddprun") == "torchrun";
     command.log_level = read_log_level(reader, command);
+    if (const auto format = reader.choice("print_plan", {"text", "json"})) {
+        command.print_plan = *format == "json" ? PlanFormat::json : PlanFormat::text;
+    }
     refuse_foreign(reader);
     read_logs(reader, command);
     read_signals(reader, command);

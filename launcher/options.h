@@ -3,6 +3,7 @@
 // in.
 #pragma once
 
+#include "agent/numa.h"
 #include "agent/stream_kind.h"
 #include "launcher/option_parser.h"
 #include "launcher/rendezvous_conf.h"
@@ -24,6 +25,9 @@ namespace ddprun::launcher {
 
 /// How many workers: a number, or what to count on this machine.
 enum class WorkerSource : std::uint8_t { number, automatic, cpu, gpu };
+
+/// How --print_plan shows what would run.
+enum class PlanFormat : std::uint8_t { text, json };
 
 /// What of the workers' output goes where.
 struct LogOptions {
@@ -53,6 +57,9 @@ struct LaunchCommand {
     std::string role = "default";
     std::chrono::milliseconds shutdown_timeout{30'000};
     std::optional<std::int32_t> omp_num_threads;
+    std::optional<NumaMode> numa_binding;
+    std::string numa_binding_text;  ///< as given, for messages
+    std::string sysfs_root = "/sys";
     bool virtual_local_rank = false;
     bool expand_args = false;
     std::optional<LocalRank> stdin_rank;
@@ -60,6 +67,7 @@ struct LaunchCommand {
     LogOptions logs;
     bool torchrun_exit_code = false;
     LogLevel log_level = LogLevel::info;
+    std::optional<PlanFormat> print_plan;  ///< nothing is started then
     bool is_module = false;
     bool no_python = false;
     std::vector<std::string> program;  ///< as given, with its arguments; not empty
@@ -70,7 +78,14 @@ struct HelpCommand {};
 
 struct VersionCommand {};
 
-using Command = std::variant<LaunchCommand, HelpCommand, VersionCommand>;
+struct CompletionCommand {
+    std::string shell;  ///< bash, zsh, fish or tcsh
+};
+
+struct ManCommand {};
+
+using Command =
+    std::variant<LaunchCommand, HelpCommand, VersionCommand, CompletionCommand, ManCommand>;
 
 /// `arguments` without argv[0]. Errors: Errc::invalid_argument; the context names the option, or
 /// the variable, and its value.

@@ -3,12 +3,17 @@
 #include "agent/agent_setup.h"
 #include "agent/guardian.h"
 #include "agent/supervisor.h"
+#include "agent/topology.h"
+#include "agent/worker_environment.h"
+#include "launcher/binding.h"
 #include "launcher/gpus.h"
 #include "launcher/machine.h"
+#include "launcher/plan.h"
 #include "launcher/program.h"
 #include "launcher/spdlog_log.h"
 #include "launcher/worker_count.h"
 #include "proto/exit_codes.h"
+#include "proto/worker_env.h"
 #include "rendezvous/endpoint.h"
 #include "rendezvous/host.h"
 #include "rendezvous/store_server.h"
@@ -281,6 +286,40 @@ int run_as_agent(const LaunchCommand& command, AgentSettings settings, Log& log)
     );
 }
 
+/// torchrun warns here; a line says what the workers get and why.
+void tell_threads(const AgentSettings& settings, Log& log) {
+    const AgentCoreSettings core = core_settings(settings, {});
+    const LocalWorldSize workers = settings.info.local_world_size;
+    const bool is_open = !settings.omp_num_threads &&
+                         !find_variable(core.environment.inherited, worker_env::kOmpNumThreads);
+    if (is_open && workers > LocalWorldSize{1}) {
+        log.info(
+            "OMP_NUM_THREADS={} for each worker: {} CPUs may be used by {} workers",
+            default_threads(core.environment, workers, LocalRank{0}),
+            core.environment.allowed_cpus,
+            workers
+        );
+    }
+}
+
+void print_plan(
+    const LaunchCommand& command,
+    const AgentSettings& settings,
+    std::vector<UsableGpu> gpus,
+    const Environment& own_environment
+) {
+    std::error_code ignored;  // a folder that has been removed has no name
+    PlanFacts facts;
+    facts.working_folder = std::filesystem::current_path(ignored).string();
+    facts.allowed_cpus = affinity_of_this_process();
+    facts.gpus = std::move(gpus);
+    for (const auto& [name, value] : own_environment) {
+        facts.own_environment.insert(fmt::format("{}={}", name, value));
+    }
+    const LaunchPlan plan = plan_of(command, settings, facts);
+    fmt::print("{}", *command.print_plan == PlanFormat::json ? plan_json(plan) : plan_text(plan));
+}
+
 }  // namespace
 
 int run(const LaunchCommand& command, const Environment& given_environment) {
@@ -313,6 +352,19 @@ int run(const LaunchCommand& command, const Environment& given_environment) {
         settings_of(command, environment, {host_name(), *life}, std::move(*program));
     settings.info.local_world_size = workers->count;
     settings.at_start = at_start;
+    auto devices = find_devices(command, environment, workers->count);
+    if (!devices) {
+        return give_up(devices.error(), exit_code::kUsage);
+    }
+    for (const std::string& note : devices->notes) {
+        log->info("{}", note);
+    }
+    settings.bindings = std::move(devices->bindings);
+    if (command.print_plan) {
+        print_plan(command, settings, std::move(devices->gpus), given_environment);
+        return exit_code::kSuccess;
+    }
+    tell_threads(settings, *log);
 
     auto guarded = split_off_agent(GuardSettings{
         .signals = watched_signals(at_start, settings.forward_signals),

@@ -98,6 +98,7 @@ inline constexpr std::chrono::milliseconds kLinkCloseTimeout{
     2'000};  ///< to send what is queued before a close
 
 // The agent.
+inline constexpr std::int32_t kCpusMax = 65'536;  ///< numbers of CPUs and of NUMA nodes
 inline constexpr std::size_t kHeldSignalsMax =
     64;  ///< forwarded signals before workers have started
 inline constexpr std::size_t kUnacknowledgedMax =

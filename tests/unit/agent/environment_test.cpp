@@ -148,6 +148,21 @@ TEST_SUITE("agent/worker_environment") {
         CHECK(threads_per_worker(9, LocalWorldSize{2}) == 4);
     }
 
+    TEST_CASE("a bound worker gets no more threads than its share of its CPUs") {
+        EnvironmentSettings bound = settings();
+        bound.bound_threads = {1, 2, 64};
+        const auto threads = [&](std::int32_t rank) {
+            return value(
+                worker_environment(bound, two_nodes(), GroupRank{0}, LocalRank{rank}),
+                "OMP_NUM_THREADS"
+            );
+        };
+
+        CHECK(threads(0) == "1");
+        CHECK(threads(1) == "2");
+        CHECK(threads(2) == "3");
+    }
+
     TEST_CASE("membership rounds get folders of their own") {
         RoundPlan plan = two_nodes();
         CHECK(attempt_folder(plan) == "attempt_2");

@@ -1,0 +1,257 @@
+// What the command line says without running anything, and what a wrong one does not start.
+#include "tests/support/command.h"
+#include "tests/support/sysfs_tree.h"
+#include "tests/support/system.h"
+
+#include <doctest/doctest.h>
+
+#include <sched.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace ddprun::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+bool has_program(const std::string& name) {
+    return run_command({.argv = {"/bin/sh", "-c", "command -v " + name}}).exit_code == 0;
+}
+
+/// What bash completes: the words of a command line, the last of which is being typed.
+Words completions(const TemporaryFolder& folder, const std::string& words) {
+    const CommandResult script = run_command({.argv = ddprun({"--print_completion=bash"})});
+    const std::string path = folder.file("completion.bash", script.out);
+    const CommandResult result = run_command(
+        {.argv =
+             {"bash",
+              "-c",
+              "source " + path + "; COMP_WORDS=(" + words +
+                  "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _ddprun; printf '%s\\n' "
+                  "\"${COMPREPLY[@]}\""}}
+    );
+    CHECK_MESSAGE(result.exit_code == 0, describe(result) << result.err);
+    CHECK(result.err == "");
+    return sorted_lines(result.out);
+}
+
+TEST_SUITE_BEGIN("system/command line");
+
+TEST_CASE("help and version of both programs are on stdout, within 100 columns") {
+    for (const char* name : {"ddprun", "ddprund"}) {
+        CAPTURE(name);
+        const CommandResult help = run_command({.argv = {program(name), "--help"}});
+        const CommandResult version = run_command({.argv = {program(name), "--version"}});
+
+        CHECK(help.exit_code == 0);
+        CHECK(help.err == "");
+        CHECK(help.out.find("Usage: " + std::string{name} + " [OPTIONS]") != std::string::npos);
+        CHECK(help.out.find("--help") != std::string::npos);
+        std::istringstream lines{help.out};
+        for (std::string line; std::getline(lines, line);) {
+            CAPTURE(line);
+            CHECK(line.size() <= 100);
+        }
+        CHECK(version.out.starts_with(std::string{name} + " "));
+        CHECK(count_of(version.out, "\n") == 1);
+    }
+}
+
+TEST_CASE("a wrong command line of either program is one line and status 2") {
+    for (const char* name : {"ddprun", "ddprund"}) {
+        for (const char* option :
+             {"--bogus", "--log_level=loud", "--log_level", "--vers=1", "-z"}) {
+            CAPTURE(option);
+            const CommandResult result = run_command({.argv = {program(name), option}});
+
+            CHECK(result.exit_code == 2);
+            CHECK(result.out == "");
+            CHECK(result.err.starts_with(std::string{name} + ": "));
+            CHECK(count_of(result.err, "\n") == 1);
+        }
+    }
+}
+
+TEST_CASE("a plan is shown and nothing is started") {
+    const TemporaryFolder folder;
+    const std::string script =
+        folder.file("x.sh", "#!/bin/sh\ntouch " + folder.path("started") + "\n", true);
+
+    const CommandResult text = run_command(
+        {.argv = ddprun(
+             {"--print_plan",
+              "--nproc_per_node=2",
+              "--log_dir=" + folder.path("logs"),
+              script,
+              "a b"}
+         )}
+    );
+    const CommandResult json = run_command(
+        {.argv = ddprun({"--print_plan=json", "--nnodes=2", "--rdzv_endpoint=127.0.0.1:1", script})}
+    );
+
+    CHECK(text.exit_code == 0);
+    CHECK(text.out.find("command      " + script + " 'a b'\n") != std::string::npos);
+    CHECK(json.exit_code == 0);
+    CHECK(json.out.starts_with("{\n"));
+    CHECK(json.out.find("\"rendezvous\": \"127.0.0.1:1\"") != std::string::npos);
+    CHECK_FALSE(std::filesystem::exists(folder.path("started")));
+    CHECK_FALSE(std::filesystem::exists(folder.path("logs")));
+}
+
+TEST_CASE("the plan of a program that isn't there is refused as its start would be") {
+    const CommandResult result =
+        run_command({.argv = ddprun({"--print_plan", "/no/such/program"})});
+
+    CHECK(result.exit_code == 127);
+    CHECK(result.out == "");
+}
+
+TEST_CASE("every shell parses its completion script") {
+    const TemporaryFolder folder;
+    for (const std::string shell : {"bash", "zsh", "fish", "tcsh"}) {
+        CAPTURE(shell);
+        const CommandResult script = run_command({.argv = ddprun({"--print_completion", shell})});
+        CHECK(script.exit_code == 0);
+        const std::string path = folder.file("completion." + shell, script.out);
+        if (!has_program(shell)) {
+            MESSAGE("not tried: no " << shell << " here");
+            continue;
+        }
+        const CommandResult parsed = run_command({.argv = {shell, "-n", path}});
+        CHECK_MESSAGE(parsed.exit_code == 0, parsed.err);
+        CHECK(parsed.err == "");
+    }
+}
+
+TEST_CASE("bash completes names in both spellings, values, and nothing of the program's own") {
+    const TemporaryFolder folder;
+
+    CHECK(completions(folder, "ddprun --rdzv_e") == Words{"--rdzv_endpoint"});
+    CHECK(completions(folder, "ddprun --rdzv-e") == Words{"--rdzv-endpoint"});
+    CHECK(completions(folder, "ddprun --standalone --numa_binding ''").size() == 4);
+    CHECK(completions(folder, "ddprun --numa-binding = so") == Words{"socket"});
+    CHECK(
+        completions(folder, "ddprun --nproc_per_node = gpu : 2 --print_pl") == Words{"--print_plan"}
+    );
+    CHECK(completions(folder, "ddprun -r 3 --exit_code = t") == Words{"torchrun"});
+    CHECK(completions(folder, "ddprun --nnodes 2 train.py --rdzv_e").empty());
+    CHECK(completions(folder, "ddprun -- --odd --rdzv_e").empty());
+    CHECK(completions(folder, "ddprun --rdzv_id ''").empty());
+}
+
+TEST_CASE("the manual page is formatted without a warning") {
+    const TemporaryFolder folder;
+    const CommandResult page = run_command({.argv = ddprun({"--print_man"})});
+    CHECK(page.exit_code == 0);
+    if (!has_program("groff")) {
+        MESSAGE("not tried: no groff here");
+        return;
+    }
+
+    const CommandResult formatted =
+        run_command({.argv = {"groff", "-man", "-ww", "-Tutf8", folder.file("ddprun.1", page.out)}}
+        );
+
+    CHECK(formatted.exit_code == 0);
+    CHECK(formatted.err == "");
+    CHECK(formatted.out.find("nproc_per_node") != std::string::npos);
+}
+
+TEST_CASE("workers are bound to the CPUs of made NUMA nodes, and their plan says so") {
+    cpu_set_t mask;
+    CPU_ZERO(&mask);
+    REQUIRE(::sched_getaffinity(0, sizeof mask, &mask) == 0);
+    std::vector<int> cpus;
+    for (int cpu = 0; cpu < CPU_SETSIZE && cpus.size() < 2; ++cpu) {
+        if (CPU_ISSET(static_cast<std::size_t>(cpu), &mask)) {
+            cpus.push_back(cpu);
+        }
+    }
+    if (cpus.size() < 2) {
+        MESSAGE("not tried: one CPU");
+        return;
+    }
+    const SysfsTree tree;
+    for (int node = 0; node < 2; ++node) {
+        const std::string cpu = std::to_string(cpus[static_cast<std::size_t>(node)]);
+        tree.node(node, cpu);
+        tree.cpu(std::stoi(cpu), node, cpu);
+    }
+    tree.pci_device("0000:3b:00.0", 1);
+    tree.pci_device("0000:86:00.0", 0);
+    const auto run = [&](Words options) {
+        options.insert(
+            options.begin(),
+            {"--standalone",
+             "--nproc_per_node=2",
+             "--sysfs_root=" + tree.root(),
+             "--log_line_prefix_template=${rank} "}
+        );
+        options.insert(
+            options.end(),
+            {"/bin/sh",
+             "-c",
+             "echo \"$(grep Cpus_allowed_list: /proc/self/status | cut -f2) $OMP_NUM_THREADS\""}
+        );
+        return run_command(
+            {.argv = ddprun(options),
+             .env = {"LD_LIBRARY_PATH=" NVML_STAND_IN_FOLDER, "NVML_STAND_IN_BUSES=3b,86"},
+             .unset_env = {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"}}
+        );
+    };
+
+    const CommandResult bound = run({"--numa_binding=node"});
+    const CommandResult plan = run({"--numa_binding=exclusive", "--print_plan"});
+    const CommandResult refused =
+        run({"--numa_binding=socket", "--sysfs_root=" + tree.root() + "/x"});
+
+    CHECK_MESSAGE(bound.exit_code == 0, bound.err);
+    CHECK(
+        sorted_lines(bound.out) ==
+        Words{"0 " + std::to_string(cpus[1]) + " 1", "1 " + std::to_string(cpus[0]) + " 1"}
+    );
+    CHECK(plan.out.find("CPUs         " + std::to_string(cpus[1]) + "\n") != std::string::npos);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.out == "");
+    CHECK(refused.err.find("--numa_binding=socket: ") != std::string::npos);
+}
+
+TEST_CASE("without an affinity of their own workers share what taskset leaves") {
+    if (!has_program("taskset")) {
+        MESSAGE("not tried: no taskset here");
+        return;
+    }
+    Words argv = ddprun(
+        {"--nproc_per_node=2",
+         "/bin/sh",
+         "-c",
+         "echo $OMP_NUM_THREADS $(grep "
+         "Cpus_allowed_list: /proc/self/status | cut -f2)"}
+    );
+    const std::string cpu =
+        run_command({.argv = {"/bin/sh", "-c", "taskset -cp $$ | sed 's/.*: //; s/[-,].*//'"}}).out;
+    argv.insert(argv.begin(), {"taskset", "-c", cpu.substr(0, cpu.size() - 1)});
+
+    const CommandResult result = run_command({.argv = argv, .unset_env = {"OMP_NUM_THREADS"}});
+
+    CHECK(
+        sorted_lines(result.out) ==
+        Words{
+            "[default0]:1 " + cpu.substr(0, cpu.size() - 1),
+            "[default1]:1 " + cpu.substr(0, cpu.size() - 1)}
+    );
+    CHECK(
+        result.err.find("OMP_NUM_THREADS=1 for each worker: 1 CPUs may be used") !=
+        std::string::npos
+    );
+}
+
+TEST_SUITE_END();
+
+}  // namespace
+}  // namespace ddprun::test
