@@ -26,6 +26,11 @@ int stop_signal_of(const StopRound& message) {
     return message.signal > 0 ? message.signal : SIGTERM;
 }
 
+double seconds_of(std::chrono::milliseconds time) {
+    constexpr double kMillisecondsPerSecond = 1000.0;
+    return static_cast<double>(time.count()) / kMillisecondsPerSecond;
+}
+
 }  // namespace
 
 AgentCore::AgentCore(AgentCoreSettings settings) : settings_(std::move(settings)) {}
@@ -91,11 +96,10 @@ void AgentCore::on(const agent_event::LinkLost& event) {
         return;
     }
     tell(LogLevel::error, event.reason.context);
-    Ending ending;
-    ending.exit_status = stop_signal_ != 0 ? exit_code::from_signal(stop_signal_)
-                         : ever_welcomed_  ? exit_code::kRendezvousLost
-                                           : exit_code::kUnavailable;
-    end_with(std::move(ending), SIGTERM);
+    const int exit_status = stop_signal_ != 0 ? exit_code::from_signal(stop_signal_)
+                            : ever_welcomed_  ? exit_code::kRendezvousLost
+                                              : exit_code::kUnavailable;
+    end_without_word(exit_status, event.reason.context, SIGTERM);
 }
 
 void AgentCore::on(const agent_event::FromServer& event) {
@@ -116,15 +120,21 @@ void AgentCore::take(const Refused& message) {
     if (ending_) {
         return;
     }
-    tell(LogLevel::error, fmt::format("the rendezvous declined this node: {}", message.text));
-    Ending ending;
-    ending.exit_status = exit_code::kRefused;
-    end_with(std::move(ending), SIGTERM);
+    std::string reason = fmt::format("the rendezvous declined this node: {}", message.text);
+    tell(LogLevel::error, reason);
+    end_without_word(exit_code::kRefused, std::move(reason), SIGTERM);
 }
 
 void AgentCore::take(const Waiting& message) {
     if (message.spare) {
         tell(LogLevel::info, "the job runs without this node, which waits as a spare");
+        return;
+    }
+    if (message.restart_in.count() > 0) {
+        tell(
+            LogLevel::info,
+            fmt::format("the job starts again in {:g} s", seconds_of(message.restart_in))
+        );
         return;
     }
     tell(
@@ -238,12 +248,7 @@ void AgentCore::take(const EndJob& message) {
         return;
     }
     job_over_ = true;
-    Ending ending;
-    ending.exit_status = message.exit_status;
-    if (message.exit_status != 0) {
-        ending.report = format_failure_report(settings_.join.job, message);
-    }
-    end_with(std::move(ending), SIGTERM);
+    end_with(Ending{message, message.exit_status != exit_code::kSuccess}, SIGTERM);
 }
 
 bool AgentCore::workers_present() const {
@@ -258,6 +263,18 @@ void AgentCore::on(const agent_event::WorkerEnded& event) {
     step_group(group_event::Ended{event.end});
 }
 
+void AgentCore::on(const agent_event::WorkerHangs& event) {
+    tell(
+        LogLevel::error,
+        fmt::format(
+            "a worker lives on {:g} s after SIGKILL and is awaited no longer: {}",
+            seconds_of(limits::kKillTimeMax),
+            event.hangs.where
+        )
+    );
+    step_group(event.hangs);
+}
+
 void AgentCore::on(const agent_event::Swept&) {
     step_group(group_event::Swept{});
 }
@@ -269,10 +286,9 @@ void AgentCore::on(const agent_event::Tick&) {
         next_heartbeat_ = now_ + heartbeat_interval_;
     }
     if (give_up_ && now_ >= *give_up_ && !ending_ && !workers_present()) {
-        tell(LogLevel::warning, "the rendezvous doesn't answer, ending without it");
-        Ending ending;
-        ending.exit_status = exit_code::from_signal(stop_signal_);
-        end_with(std::move(ending), SIGTERM);
+        constexpr const char* kReason = "the rendezvous doesn't answer, ending without it";
+        tell(LogLevel::warning, kReason);
+        end_without_word(exit_code::from_signal(stop_signal_), kReason, SIGTERM);
     }
 }
 
@@ -309,6 +325,10 @@ void AgentCore::perform(const group_action::KillGroup& action) {
     actions_.emplace_back(agent_action::KillGroup{action.id});
 }
 
+void AgentCore::perform(const group_action::GiveUp& action) {
+    actions_.emplace_back(agent_action::GiveUp{action.id});
+}
+
 void AgentCore::perform(const group_action::Sweep&) {
     actions_.emplace_back(agent_action::Sweep{});
 }
@@ -325,7 +345,10 @@ void AgentCore::perform(const group_action::Succeeded&) {
 void AgentCore::perform(const group_action::Stopped& action) {
     if (!job_over_) {
         report(RoundStopped{
-            .sequence = {}, .round = group_->round(), .later_failures = action.later_failures});
+            .sequence = {},
+            .round = group_->round(),
+            .later_failures = action.later_failures,
+            .stopped = action.stopped});
     }
     if (pending_ && !ending_ && stop_signal_ == 0) {
         PendingRound next = *std::exchange(pending_, std::nullopt);
@@ -369,9 +392,11 @@ void AgentCore::take_stop_signal(int signal) {
     }
     if (!welcomed_) {
         // Nobody to tell: the rendezvous will see us leave.
-        Ending ending;
-        ending.exit_status = exit_code::from_signal(signal);
-        end_with(std::move(ending), signal);
+        end_without_word(
+            exit_code::from_signal(signal),
+            fmt::format("stopped by {} before the job began", signal_name(signal)),
+            signal
+        );
         return;
     }
     report(StopJob{.sequence = {}, .signal = signal});
@@ -382,6 +407,13 @@ void AgentCore::take_stop_signal(int signal) {
 
 // ---- the end
 // -------------------------------------------------------------------------------------
+
+void AgentCore::end_without_word(int exit_status, std::string reason, int stop_signal) {
+    Ending ending;
+    ending.outcome.exit_status = exit_status;
+    ending.outcome.reason = std::move(reason);
+    end_with(std::move(ending), stop_signal);
+}
 
 void AgentCore::end_with(Ending ending, int stop_signal) {
     ending_ = std::move(ending);
@@ -398,11 +430,13 @@ void AgentCore::finish_if_over() {
     if (job_over_) {
         report(Bye{});
     }
-    if (!ending_->report.empty()) {
-        actions_.emplace_back(agent_action::PrintReport{ending_->report});
+    const EndJob& outcome = ending_->outcome;
+    if (ending_->is_reported) {
+        actions_.emplace_back(agent_action::PrintReport{
+            format_failure_report(settings_.join.job, outcome)});
     }
     finished_ = true;
-    actions_.emplace_back(agent_action::Finish{ending_->exit_status});
+    actions_.emplace_back(agent_action::Finish{outcome.exit_status, outcome});
 }
 
 template <class Report>

@@ -62,6 +62,10 @@ struct WorkerEnded {
     WorkerEnd end;
 };
 
+struct WorkerHangs {
+    group_event::Hangs hangs;
+};
+
 struct Swept {};
 
 struct Tick {};
@@ -78,6 +82,7 @@ using AgentEvent = std::variant<
     agent_event::Signal,
     agent_event::WorkersStarted,
     agent_event::WorkerEnded,
+    agent_event::WorkerHangs,
     agent_event::Swept,
     agent_event::Tick>;
 
@@ -126,6 +131,11 @@ struct KillGroup {
     WorkerId id;
 };
 
+/// Await it no longer, and answer WorkerHangs.
+struct GiveUp {
+    WorkerId id;
+};
+
 struct Sweep {};
 
 struct Tell {
@@ -138,9 +148,11 @@ struct PrintReport {
     std::string text;
 };
 
-/// The last action: flush and close the link, drain the output, end with this status.
+/// The last action: flush and close the link, drain the output, end with this status. `outcome` is
+/// what the rendezvous said, or what is known here where it could not.
 struct Finish {
     int exit_status = 0;
+    EndJob outcome;
 };
 
 }  // namespace agent_action
@@ -154,6 +166,7 @@ using AgentAction = std::variant<
     agent_action::Assign,
     agent_action::SignalWorker,
     agent_action::KillGroup,
+    agent_action::GiveUp,
     agent_action::Sweep,
     agent_action::Tell,
     agent_action::PrintReport,
@@ -182,8 +195,8 @@ public:
 private:
     /// How the job ends here, once that is known; carried out when no worker is alive.
     struct Ending {
-        int exit_status = 0;
-        std::string report;
+        EndJob outcome;
+        bool is_reported = false;  ///< on stderr
     };
 
     struct PendingRound {
@@ -202,6 +215,7 @@ private:
     void on(const agent_event::Signal& event);
     void on(const agent_event::WorkersStarted& event);
     void on(const agent_event::WorkerEnded& event);
+    void on(const agent_event::WorkerHangs& event);
     void on(const agent_event::Swept& event);
     void on(const agent_event::Tick& event);
 
@@ -222,11 +236,13 @@ private:
     void perform(const group_action::Assign& action);
     void perform(const group_action::SignalWorker& action);
     void perform(const group_action::KillGroup& action);
+    void perform(const group_action::GiveUp& action);
     void perform(const group_action::Sweep& action);
     void perform(const group_action::Failed& action);
     void perform(const group_action::Succeeded& action);
     void perform(const group_action::Stopped& action);
 
+    void end_without_word(int exit_status, std::string reason, int stop_signal);
     void end_with(Ending ending, int stop_signal);
     void finish_if_over();
     [[nodiscard]] bool workers_present() const;

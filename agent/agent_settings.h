@@ -67,6 +67,8 @@ struct AgentSettings {
 
     std::chrono::milliseconds shutdown_timeout{30'000};  ///< from TERM to KILL
     std::set<int> forward_signals;  ///< besides USR1 and USR2: passed on, the job goes on
+    std::string report_file;        ///< where the job's JSON report goes; empty: nowhere
+    std::set<int> passed_fds;       ///< descriptors of ours, above 2, that workers get as they are
     bool signal_groups = false;     ///< stop and forwarded signals go to the worker's whole group
     bool virtual_local_rank = false;
     std::optional<std::int32_t> omp_num_threads;  ///< --omp_num_threads

@@ -11,8 +11,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 
 namespace ddprun {
+
+std::int64_t wall_time_ms() {
+    const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+    return std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
+}
 
 void ensure_standard_descriptors() {
     int fd = -1;

@@ -5,10 +5,14 @@
 #include "agent/agent_core.h"
 #include "agent/agent_settings.h"
 
+#include <cstdint>
 #include <set>
 #include <string>
 
 namespace ddprun {
+
+/// Unix time in milliseconds.
+[[nodiscard]] std::int64_t wall_time_ms();
 
 /// Numbers 0, 1 and 2 are taken, by /dev/null where they were closed: a program started with closed
 /// standard descriptors would get them as pipes of its own.

@@ -11,6 +11,7 @@
 #include <linux/close_range.h>
 #include <linux/mempolicy.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -34,7 +35,9 @@ enum class Step : std::int32_t {
     process_group,
     death_signal,
     standard_streams,
+    terminal,
     close_descriptors,
+    pass_descriptors,
     folder,
     cpus,
     memory,
@@ -46,7 +49,9 @@ std::string_view to_string(Step step) {
         case Step::process_group: return "make a process group for";
         case Step::death_signal: return "set the parent-death signal of";
         case Step::standard_streams: return "connect the standard streams of";
+        case Step::terminal: return "give a terminal to";
         case Step::close_descriptors: return "close descriptors before";
+        case Step::pass_descriptors: return "pass descriptors to";
         case Step::folder: return "enter the folder of";
         case Step::cpus: return "bind to CPUs";
         case Step::memory: return "set the memory policy of";
@@ -111,7 +116,8 @@ public:
 
 private:
     void lead_a_group() const {
-        if (::setpgid(0, 0) != 0) {
+        // A session has one controlling terminal; its leader leads a group, too.
+        if ((spec_.has_terminal ? ::setsid() : ::setpgid(0, 0)) < 0) {
             fail_in_child(Step::process_group, errno);
         }
     }
@@ -133,8 +139,16 @@ private:
                 fail_in_child(Step::standard_streams, errno);
             }
         }
+        if (spec_.has_terminal && ::ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0) {
+            fail_in_child(Step::terminal, errno);
+        }
         if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
             fail_in_child(Step::close_descriptors, errno);
+        }
+        for (const int fd : spec_.passed_fds) {
+            if (::fcntl(fd, F_SETFD, 0) != 0) {
+                fail_in_child(Step::pass_descriptors, errno);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 // Starts, watches, signals and reaps child processes: the only place of the program that does. A
 // child leads a process group of its own, dies with the thread that started it (parent-death
 // signal), has default signal dispositions but for those that our user ignored, an empty signal
-// mask and only descriptors 0, 1 and 2.
+// mask and only descriptors 0, 1 and 2, and those passed on purpose.
 //
 // A batch starts many and learns of all exec results together, without blocking: one pipe, end of
 // file when all have executed. An ended child stays a zombie until release(), so that its process
@@ -35,11 +35,13 @@ struct ChildSpec {
     int stdin_fd = -1;           ///< these three must be above 2, or stdin_fd 0 to pass ours on
     int stdout_fd = -1;
     int stderr_fd = -1;
-    ProcessState state;  ///< what to pass on of our own start
     /// Bit masks (agent/numa.h) of the CPUs that it may use and of the NUMA nodes whose memory it
     /// prefers; empty: as we do.
     std::vector<unsigned long> cpus;
     std::vector<unsigned long> memory_nodes;
+    bool has_terminal = false;  ///< stdin_fd is a terminal, which becomes its controlling one
+    std::set<int> passed_fds;   ///< above 2; they keep their numbers
+    ProcessState state;         ///< what to pass on of our own start
 };
 
 class ChildProcess {

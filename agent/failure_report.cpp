@@ -6,7 +6,10 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <signal.h>
+
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <string_view>
 #include <vector>
@@ -20,6 +23,7 @@ constexpr std::size_t kTracebackLinesMax = 7;
 constexpr std::size_t kStderrLinesMax = 8;
 constexpr std::size_t kLaterLinesMax = 4;
 constexpr std::size_t kLineCharactersMax = 200;
+constexpr std::size_t kRangesMax = 12;  ///< of ranks in one line
 
 std::vector<std::string_view> lines_of(std::string_view text) {
     std::vector<std::string_view> lines;
@@ -48,9 +52,11 @@ std::string clean(std::string_view line) {
     return line.size() > kLineCharactersMax ? result + "..." : result;
 }
 
-void append_first(std::string& out, std::string_view title, std::string_view text) {
+void append_first(
+    std::string& out, std::string_view title, std::string_view text, std::size_t lines_max
+) {
     std::vector<std::string_view> lines = lines_of(text);
-    lines.resize(std::min(lines.size(), kMessageLinesMax));
+    lines.resize(std::min(lines.size(), lines_max));
     for (const std::string_view line : lines) {
         out += fmt::format("  {:<10}{}\n", title, clean(line));
         title = "";
@@ -102,14 +108,76 @@ void append_later(std::string& out, const std::vector<WorkerFailure>& failures) 
     for (std::size_t i = 1; i <= shown; ++i) {
         out += fmt::format(
             "    {} ms later: {}: {}\n",
-            failures[i].wall_time_ms - failures[0].wall_time_ms,
+            // Clocks of two nodes may differ by more than the time between two failures.
+            std::max<std::int64_t>(failures[i].wall_time_ms - failures[0].wall_time_ms, 0),
             clean(place_of(failures[i])),
-            cause_of(failures[i])
+            clean(cause_of(failures[i]))
         );
     }
     if (shown < later) {
         out += fmt::format("    and {} more\n", later - shown);
     }
+}
+
+/// Ranks in ascending order as "0, 2-7, 9", the first kRangesMax ranges of them.
+std::string ranges_of(const std::vector<Rank>& ranks) {
+    std::string text;
+    std::size_t ranges = 0;
+    for (std::size_t i = 0; i < ranks.size(); ++ranges) {
+        std::size_t last = i;
+        while (last + 1 < ranks.size() && ranks[last + 1].value() == ranks[last].value() + 1) {
+            ++last;
+        }
+        text += i == 0 ? "" : ", ";
+        if (ranges == kRangesMax) {
+            return text + fmt::format("and {} more", ranks.size() - i);
+        }
+        text +=
+            last == i ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[last]);
+        i = last + 1;
+    }
+    return text;
+}
+
+/// One line for those that we stopped, and which of them didn't end by themselves.
+void append_stopped(std::string& out, const std::vector<StoppedWorker>& stopped) {
+    std::vector<Rank> all;
+    std::vector<Rank> killed;
+    for (const StoppedWorker& worker : stopped) {
+        all.push_back(worker.rank);
+        if (worker.killed) {
+            killed.push_back(worker.rank);
+        }
+    }
+    if (all.empty()) {
+        return;
+    }
+    out += fmt::format(
+        "  {:<10}rank{} {}{}\n",
+        "stopped",
+        all.size() == 1 ? "" : "s",
+        ranges_of(all),
+        killed.empty() ? std::string{}
+                       : fmt::format("; killed when the time was over: {}", ranges_of(killed))
+    );
+}
+
+bool dumps_core(int signal) {
+    constexpr std::array kSignals{
+        SIGQUIT, SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV, SIGXCPU, SIGXFSZ, SIGSYS};
+    return std::find(kSignals.begin(), kSignals.end(), signal) != kSignals.end();
+}
+
+/// What the reason says beyond the first failure itself, which the report tells in full.
+std::string_view further_reason(const EndJob& end) {
+    std::string_view reason = end.reason;
+    const std::string known = describe_failure(end.failures.front());
+    if (reason.starts_with(known)) {
+        reason.remove_prefix(known.size());
+        reason.remove_prefix(std::min(reason.find_first_not_of(" ("), reason.size()));
+        reason.remove_suffix(reason.ends_with(")") ? 1 : 0);
+    }
+    return reason;
 }
 
 }  // namespace
@@ -118,12 +186,16 @@ std::string cause_of(const WorkerFailure& failure) {
     switch (failure.kind) {
         case FailureKind::exited: return to_string(ExitStatus::exited(failure.code));
         case FailureKind::signaled:
-            return to_string(ExitStatus::signaled(failure.code, failure.core_dumped));
+            return to_string(ExitStatus::signaled(failure.code, failure.core_dumped)) +
+                   (dumps_core(failure.code) && !failure.core_dumped ? ", no core dump" : "");
         case FailureKind::out_of_memory:
-            return fmt::format("killed for lack of memory (signal {})", failure.code);
+            return fmt::format(
+                "out of memory, killed by the kernel with {}", describe_signal(failure.code)
+            );
         case FailureKind::exec:
             return fmt::format("the program can't be executed (status {})", failure.code);
-        case FailureKind::agent: return "the node could not do its part";
+        case FailureKind::agent:
+            return failure.pid == 0 ? "the node could not do its part" : failure.message;
     }
     return "unknown";
 }
@@ -133,19 +205,31 @@ std::string format_wall_time(std::int64_t unix_ms) {
     return fmt::format("{:%Y-%m-%d %H:%M:%S}.{:03}Z", fmt::gmtime(seconds), unix_ms % 1000);
 }
 
+std::string format_iso_time(std::int64_t unix_ms) {
+    const auto seconds = static_cast<std::time_t>(unix_ms / 1000);
+    return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(seconds), unix_ms % 1000);
+}
+
 /// The bounds of the parts add up to at most kReportLinesMax lines:
-/// 1 + 1 + 3 (message) + 1 + 7 (traceback) or 1 + 8 (stderr) + 1 + 4 (later).
+/// 1 + 1 (reason) + 1 + 3 (message) + 1 + 7 (traceback) + 1 + 3 (stderr) or 1 + 8 (stderr) + 1 + 4
+/// (later) + 1 (stopped).
 std::string format_failure_report(const JobId& job, const EndJob& end) {
     const std::string restarts = end.restart_count.value() == 0
                                      ? std::string{}
-                                     : fmt::format(" after {} restart(s)", end.restart_count);
+                                     : fmt::format(
+                                           " after {} restart{}",
+                                           end.restart_count,
+                                           end.restart_count.value() == 1 ? "" : "s"
+                                       );
     std::string out = fmt::format("job {} failed with status {}{}", job, end.exit_status, restarts);
     if (end.failures.empty()) {
-        return out + fmt::format(": {}\n", end.reason.empty() ? "no reason given" : end.reason);
+        out += fmt::format(": {}\n", end.reason.empty() ? "no reason given" : end.reason);
+        append_stopped(out, end.stopped);
+        return out;
     }
     const WorkerFailure& first = end.failures.front();
     out += fmt::format(". First failure: {}\n", clean(place_of(first)));
-    append_first(out, "reason", end.reason);
+    append_first(out, "reason", further_reason(end), 1);
     out += fmt::format(
         "  {:<10}{}, at {}{}\n",
         "cause",
@@ -153,11 +237,12 @@ std::string format_failure_report(const JobId& job, const EndJob& end) {
         format_wall_time(first.wall_time_ms),
         uptime_text(first)
     );
-    append_first(out, "message", first.message);
+    append_first(out, "message", first.message, kMessageLinesMax);
     append_last(out, "last frames", first.traceback, kTracebackLinesMax);
     const std::size_t stderr_lines = first.traceback.empty() ? kStderrLinesMax : 3;
     append_last(out, "last lines of stderr", first.stderr_tail, stderr_lines);
     append_later(out, end.failures);
+    append_stopped(out, end.stopped);
     return out;
 }
 

@@ -122,17 +122,21 @@ ConsoleLine& OutputPump::console(StreamKind kind) {
     return lines_[same_console_ ? 0 : static_cast<std::size_t>(kind)];
 }
 
-Result<OutputPump::WorkerEnds> OutputPump::add(WorkerId id, const WorkerStreams& streams) {
+Result<OutputPump::WorkerEnds> OutputPump::add(
+    WorkerId id, const WorkerStreams& streams, WorkerEnds read_from
+) {
     auto worker = std::make_unique<Worker>();
     WorkerEnds ends;
     for (const StreamKind kind : {StreamKind::out, StreamKind::err}) {
         auto& stream = worker->streams[static_cast<std::size_t>(kind)];
         stream = std::make_unique<Stream>(io_context_, kind, streams, console(kind));
-        Result<UniqueFd> write_end = open_stream(*stream);
+        const bool is_out = kind == StreamKind::out;
+        Result<UniqueFd> write_end =
+            open_stream(*stream, std::move(is_out ? read_from.out : read_from.err));
         if (!write_end) {
             return fail(std::move(write_end.error()));
         }
-        (kind == StreamKind::out ? ends.out : ends.err) = std::move(*write_end);
+        (is_out ? ends.out : ends.err) = std::move(*write_end);
     }
     for (auto& stream : worker->streams) {
         const StreamTargets& targets = streams.of(stream->kind);
@@ -145,7 +149,12 @@ Result<OutputPump::WorkerEnds> OutputPump::add(WorkerId id, const WorkerStreams&
     return ends;
 }
 
-Result<UniqueFd> OutputPump::open_stream(Stream& stream) {
+Result<UniqueFd> OutputPump::open_stream(Stream& stream, UniqueFd read_from) {
+    if (read_from.valid()) {
+        ::fcntl(read_from.get(), F_SETFL, O_RDWR | O_NONBLOCK);
+        stream.pipe.assign(read_from.release());
+        return UniqueFd{};
+    }
     int fds[2] = {-1, -1};
     if (::pipe2(fds, O_CLOEXEC) != 0) {
         return fail(from_errno(errno, "make a pipe for a worker's output"));
@@ -191,6 +200,7 @@ bool OutputPump::read_once(Stream& stream) {
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
         return false;
     }
+    // A pseudo-terminal has no end of file but an error, when its last user has gone.
     if (size <= 0) {
         close(stream);
         return false;

@@ -39,8 +39,11 @@ public:
     OutputPump& operator=(const OutputPump&) = delete;
     ~OutputPump();
 
-    /// Makes the pipes of a worker and begins to read them.
-    Result<WorkerEnds> add(WorkerId worker, const WorkerStreams& streams);
+    /// Makes the pipes of a worker and begins to read them; where `read_from` has a descriptor it
+    /// is read instead, and the worker's end of that stream is none.
+    Result<WorkerEnds> add(
+        WorkerId worker, const WorkerStreams& streams, WorkerEnds read_from = {}
+    );
 
     /// Takes what the worker's pipes hold now; the last lines of its stderr. For a worker that has
     /// ended.
@@ -63,7 +66,7 @@ private:
 
     OutputSink& sink(StreamKind kind);
     ConsoleLine& console(StreamKind kind);
-    Result<UniqueFd> open_stream(Stream& stream);
+    Result<UniqueFd> open_stream(Stream& stream, UniqueFd read_from);
     void arm(Stream& stream);
     bool read_once(Stream& stream);
     [[nodiscard]] bool held_up(Stream& stream);

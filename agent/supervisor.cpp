@@ -6,12 +6,17 @@
 #include "agent/error_file.h"
 #include "agent/expand_arguments.h"
 #include "agent/job_folder.h"
+#include "agent/job_report.h"
+#include "agent/kernel_wait.h"
+#include "agent/out_of_memory.h"
 #include "agent/output_pump.h"
 #include "agent/signal_inbox.h"
 #include "agent/sweeper.h"
+#include "agent/terminal.h"
 #include "agent/worker_streams.h"
 #include "proto/assert.h"
 #include "proto/exit_codes.h"
+#include "proto/limits.h"
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -32,9 +37,13 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::int64_t wall_time_ms() {
-    const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count();
+/// Besides those that the front passes on: the user's window has another size.
+std::set<int> inbox_signals(const AgentSettings& settings, const Terminal& terminal) {
+    std::set<int> signals = watched_signals(*settings.at_start, settings.forward_signals);
+    if (terminal.kind_for(true) == Terminal::Kind::pseudo_terminal) {
+        signals.insert(SIGWINCH);
+    }
+    return signals;
 }
 
 }  // namespace
@@ -59,6 +68,8 @@ private:
         std::optional<agent_action::Assign> assignment;  ///< until it is started
         std::string error_file;
         std::unique_ptr<ChildProcess> child;
+        double started = 0;   ///< seconds after the boot
+        bool killed = false;  ///< by us
     };
 
     void step(const AgentEvent& event);
@@ -70,6 +81,7 @@ private:
     void perform(agent_action::Assign& action);
     void perform(const agent_action::SignalWorker& action);
     void perform(const agent_action::KillGroup& action);
+    void perform(const agent_action::GiveUp& action);
     void perform(const agent_action::Sweep& action);
     void perform(const agent_action::Tell& action);
     void perform(const agent_action::PrintReport& action);
@@ -78,17 +90,21 @@ private:
     void arm_timer();
     void start_assigned();
     Result<void> start(WorkerId id, Worker& worker);
+    [[nodiscard]] bool reads_input(const Worker& worker) const;
+    Result<Terminal::WorkerEnds> terminal_of(const Worker& worker);
     void results_known(const std::vector<StartError>& errors);
     void worker_ended(WorkerId id, ExitStatus status);
     void watch_front();
     [[noreturn]] void end_with_front();
     [[nodiscard]] std::set<pid_t> owned_children() const;
+    void write_report(const EndJob& outcome);
     void finish_step();
 
     boost::asio::io_context& io_context_;
     AgentSettings settings_;
     std::unique_ptr<RendezvousLink> link_;
     Log& log_;
+    Terminal terminal_;
     SignalInbox signals_;
     JobFolder folder_;
     OutputPump pump_;
@@ -99,6 +115,8 @@ private:
 
     std::optional<RoundPlan> plan_;
     std::map<WorkerId, Worker> workers_;
+    OutOfMemoryWatch out_of_memory_ = OutOfMemoryWatch::of_machine();
+    std::set<pid_t> hung_;  ///< lived on after SIGKILL and were given up
     bool assigned_ = false;
     std::unique_ptr<ChildBatch> batch_;
     std::vector<WorkerId> batch_ids_;  ///< by index of the batch
@@ -108,6 +126,8 @@ private:
     Sweeper sweeper_;
     boost::asio::posix::stream_descriptor front_;
 
+    std::int64_t started_ms_ = wall_time_ms();
+    std::vector<ReportedRound> rounds_;
     std::string report_;
     int exit_status_ = 0;
     int finish_waits_ = 0;
@@ -124,7 +144,8 @@ Supervisor::Implementation::Implementation(
       settings_(completed(std::move(settings))),
       link_(std::move(link)),
       log_(log),
-      signals_(io_context, watched_signals(*settings_.at_start, settings_.forward_signals)),
+      terminal_(io_context),
+      signals_(io_context, inbox_signals(settings_, terminal_)),
       folder_(settings_.output, log),
       pump_(io_context, settings_.output, log),
       core_(core_settings(settings_, folder_.path())),
@@ -158,7 +179,12 @@ void Supervisor::Implementation::run(std::function<void(int)> done) {
     signals_.start([this](int signal) {
         if (signal == SIGCHLD) {
             sweeper_.child_signalled();
-        } else {
+            return;
+        }
+        if (signal == SIGWINCH) {
+            terminal_.window_changed();
+        }
+        if (signal != SIGWINCH || settings_.forward_signals.contains(signal)) {
             step(agent_event::Signal{signal});
         }
     });
@@ -242,6 +268,11 @@ void Supervisor::Implementation::perform(const agent_action::PrintReport& action
 
 void Supervisor::Implementation::perform(const agent_action::PrepareWorkers& action) {
     plan_ = action.plan;
+    if (rounds_.size() == limits::kReportRoundsMax) {
+        rounds_.erase(rounds_.begin());
+    }
+    rounds_.push_back(ReportedRound{plan_->round, plan_->reason, plan_->reason_text, wall_time_ms()}
+    );
     folder_.prepare(*plan_, settings_.info.local_world_size);
 }
 
@@ -260,6 +291,7 @@ void Supervisor::Implementation::start_assigned() {
     batch_ = std::make_unique<ChildBatch>(io_context_.get_executor());
     batch_ids_.clear();
     start_failures_.clear();
+    out_of_memory_.begin();
     for (auto& [id, worker] : workers_) {
         if (!worker.assignment) {
             continue;
@@ -275,7 +307,6 @@ void Supervisor::Implementation::start_assigned() {
 
 Result<void> Supervisor::Implementation::start(WorkerId id, Worker& worker) {
     agent_action::Assign& assignment = *worker.assignment;
-    const bool several = settings_.info.local_world_size.value() > 1;
     const PrefixValues values{
         .role = settings_.role,
         .host = settings_.info.host,
@@ -283,13 +314,19 @@ Result<void> Supervisor::Implementation::start(WorkerId id, Worker& worker) {
         .round = assignment.round,
     };
     const std::string folder = folder_.worker_folder(*plan_, worker.local_rank);
-    Result<OutputPump::WorkerEnds> ends =
-        pump_.add(id, streams_of(settings_.output, values, folder));
+    Result<Terminal::WorkerEnds> terminal = terminal_of(worker);
+    if (!terminal) {
+        return fail(std::move(terminal.error()));
+    }
+    Result<OutputPump::WorkerEnds> ends = pump_.add(
+        id,
+        streams_of(settings_.output, values, folder),
+        {std::move(terminal->our_out), std::move(terminal->our_error)}
+    );
     if (!ends) {
         return fail(std::move(ends.error()));
     }
     worker.error_file = folder_.error_file(*plan_, worker.local_rank);
-    const LocalRank reader = settings_.stdin_rank.value_or(LocalRank{several ? -1 : 0});
     ChildSpec spec;
     spec.program = settings_.program;
     spec.argv = settings_.argv;
@@ -299,15 +336,19 @@ Result<void> Supervisor::Implementation::start(WorkerId id, Worker& worker) {
     }
     spec.environment = std::move(assignment.environment);
     spec.working_folder = settings_.working_folder;
-    spec.stdin_fd = reader == worker.local_rank ? STDIN_FILENO : null_.get();
-    spec.stdout_fd = ends->out.get();
-    spec.stderr_fd = ends->err.get();
+    const int own_input = reads_input(worker) ? STDIN_FILENO : null_.get();
+    spec.stdin_fd = terminal->input.valid() ? terminal->input.get() : own_input;
+    spec.stdout_fd = ends->out.valid() ? ends->out.get() : terminal->input.get();
+    spec.stderr_fd = ends->err.valid() ? ends->err.get() : terminal->error.get();
+    spec.has_terminal = !ends->out.valid();
+    spec.passed_fds = settings_.passed_fds;
     spec.state = *settings_.at_start;
     const auto place = static_cast<std::size_t>(worker.local_rank.value());
     if (place < settings_.bindings.size()) {
         spec.cpus = bit_mask(settings_.bindings[place].cpus);
         spec.memory_nodes = bit_mask(settings_.bindings[place].memory_nodes);
     }
+    worker.started = seconds_since_boot();
     Result<std::unique_ptr<ChildProcess>> child = batch_->start(spec);
     batch_ids_.push_back(id);
     if (!child) {
@@ -316,6 +357,30 @@ Result<void> Supervisor::Implementation::start(WorkerId id, Worker& worker) {
     worker.child = std::move(*child);
     worker.child->async_wait([this, id](ExitStatus status) { worker_ended(id, status); });
     return {};
+}
+
+bool Supervisor::Implementation::reads_input(const Worker& worker) const {
+    const bool is_alone = settings_.info.local_world_size.value() == 1;
+    return worker.local_rank == settings_.stdin_rank.value_or(LocalRank{is_alone ? 0 : -1});
+}
+
+/// Nothing for a worker that doesn't read our terminal, or where there is none.
+Result<Terminal::WorkerEnds> Supervisor::Implementation::terminal_of(const Worker& worker) {
+    if (!reads_input(worker)) {
+        return Terminal::WorkerEnds{};
+    }
+    // What goes to files should look as without a terminal.
+    const auto to_file = [&](StreamKind kind) {
+        return settings_.output.redirects.has(worker.local_rank, kind) ||
+               settings_.output.tee.has(worker.local_rank, kind);
+    };
+    const bool shows_all = settings_.info.local_world_size.value() == 1 &&
+                           !to_file(StreamKind::out) && !to_file(StreamKind::err);
+    const Terminal::Kind kind = terminal_.kind_for(shows_all);
+    if (kind == Terminal::Kind::none) {
+        return Terminal::WorkerEnds{};
+    }
+    return terminal_.open(kind);
 }
 
 void Supervisor::Implementation::results_known(const std::vector<StartError>& errors) {
@@ -340,8 +405,12 @@ void Supervisor::Implementation::worker_ended(WorkerId id, ExitStatus status) {
     end.status = status;
     end.wall_time_ms = wall_time_ms();
     end.stderr_tail = pump_.take_tail(id);
+    const Worker& worker = workers_[id];
+    const bool by_kill =
+        status.kind() == ExitStatus::Kind::signaled && status.value() == SIGKILL && !worker.killed;
+    end.out_of_memory = by_kill && out_of_memory_.was_killed(worker.child->pid(), worker.started);
     if (!status.succeeded()) {
-        ErrorFileContent content = read_error_file(workers_[id].error_file);
+        ErrorFileContent content = read_error_file(worker.error_file);
         end.message = std::move(content.message);
         end.traceback = std::move(content.traceback);
     }
@@ -366,16 +435,37 @@ void Supervisor::Implementation::perform(const agent_action::SignalWorker& actio
 }
 
 void Supervisor::Implementation::perform(const agent_action::KillGroup& action) {
-    if (const auto& child = workers_[action.id].child; child) {
-        child->signal_group(SIGKILL);
+    Worker& worker = workers_[action.id];
+    if (worker.child) {
+        worker.killed = true;
+        worker.child->signal_group(SIGKILL);
     }
+}
+
+void Supervisor::Implementation::perform(const agent_action::GiveUp& action) {
+    const auto found = workers_.find(action.id);
+    if (found == workers_.end() || !found->second.child) {
+        return;
+    }
+    ChildProcess& child = *found->second.child;
+    group_event::Hangs hangs;
+    hangs.id = action.id;
+    hangs.where = describe_kernel_wait("/proc", child.pid());
+    hangs.wall_time_ms = wall_time_ms();
+    hung_.insert(child.pid());
+    child.abandon();
+    workers_.erase(found);
+    pump_.worker_ended(action.id);
+    boost::asio::post(io_context_, [this, hangs = std::move(hangs)] {
+        step(agent_event::WorkerHangs{hangs});
+    });
 }
 
 // ---- what workers leave behind
 // -------------------------------------------------------------------
 
 std::set<pid_t> Supervisor::Implementation::owned_children() const {
-    std::set<pid_t> owned;
+    std::set<pid_t> owned = hung_;
     for (const auto& [id, worker] : workers_) {
         if (worker.child) {
             owned.insert(worker.child->pid());
@@ -426,6 +516,7 @@ void Supervisor::Implementation::end_with_front() {
     }
     workers_.clear();
     sweeper_.sweep_now();
+    terminal_.give_back();
     folder_.remove();
     log_.error("ddprun was killed, its workers are ended");
     ::_exit(exit_code::from_signal(SIGKILL));
@@ -436,6 +527,7 @@ void Supervisor::Implementation::end_with_front() {
 
 void Supervisor::Implementation::perform(const agent_action::Finish& action) {
     exit_status_ = action.exit_status;
+    write_report(action.outcome);
     finish_waits_ = 2;
     link_->close([this] { finish_step(); });
     pump_.drain([this] {
@@ -444,11 +536,28 @@ void Supervisor::Implementation::perform(const agent_action::Finish& action) {
     });
 }
 
+void Supervisor::Implementation::write_report(const EndJob& outcome) {
+    if (settings_.report_file.empty()) {
+        return;
+    }
+    const std::string text = format_report(JobReport{
+        .job = settings_.job,
+        .outcome = outcome,
+        .started_ms = started_ms_,
+        .ended_ms = wall_time_ms(),
+        .rounds = std::move(rounds_),
+    });
+    if (const Result<void> written = write_report_file(settings_.report_file, text); !written) {
+        log_.error("{}", written.error().context);
+    }
+}
+
 void Supervisor::Implementation::finish_step() {
     if (--finish_waits_ > 0) {
         return;
     }
     timer_.cancel();
+    terminal_.give_back();
     sweeper_.stop();
     front_.close();
     signals_.stop();

@@ -2,6 +2,7 @@
 
 #include "agent/child_process.h"
 #include "agent/guardian.h"
+#include "agent/kernel_wait.h"
 #include "proto/limits.h"
 
 #include <boost/asio/post.hpp>
@@ -58,7 +59,7 @@ void Sweeper::sweep_once() {
     const bool too_long = Clock::now() >= *sweep_until_;
     if (alive.empty() || too_long) {
         for (const pid_t pid : alive) {
-            log_.warning("process {} lives on after SIGKILL (it may hang in the kernel)", pid);
+            log_.warning("left after SIGKILL: {}", describe_kernel_wait("/proc", pid));
         }
         sweep_until_.reset();
         sweep_timer_.cancel();

@@ -121,6 +121,8 @@ void WorkerGroup::take_end(const WorkerEnd& end, TimePoint now, GroupActions& ac
     const bool is_failure = !end.status.succeeded() && !worker->failed_start;
     if (is_failure && !was_stopped_by_us(*worker, end.status)) {
         take_failure(failure_of(*worker, end, now), now, actions);
+    } else if (worker->signaled_with != 0 || worker->killed) {
+        stopped_.push_back(StoppedWorker{worker->ranks.rank, worker->killed});
     }
 }
 
@@ -162,19 +164,21 @@ void WorkerGroup::stop_all(int signal, TimePoint now, GroupActions& actions) {
     }
 }
 
-void WorkerGroup::on(const group_event::Kill&, TimePoint, GroupActions& actions) {
+void WorkerGroup::on(const group_event::Kill&, TimePoint now, GroupActions& actions) {
     if (state_ != State::sweeping && state_ != State::stopped) {
-        kill_all(actions);
+        kill_all(now, actions);
         settle(actions);
     }
 }
 
-void WorkerGroup::kill_all(GroupActions& actions) {
+void WorkerGroup::kill_all(TimePoint now, GroupActions& actions) {
     stop_requested_ = true;
     if (state_ == State::running) {
         state_ = State::stopping;
     }
-    deadline_.reset();
+    if (!std::exchange(killed_, true)) {
+        deadline_ = now + limits::kKillTimeMax;
+    }
     for (Worker& worker : workers_) {
         if (!worker.ended && !worker.killed) {
             worker.killed = true;
@@ -198,16 +202,47 @@ void WorkerGroup::on(const group_event::Forward& event, TimePoint, GroupActions&
     }
 }
 
+void WorkerGroup::give_up_all(GroupActions& actions) {
+    deadline_.reset();
+    for (const Worker& worker : workers_) {
+        if (!worker.ended) {
+            actions.emplace_back(group_action::GiveUp{worker.id});
+        }
+    }
+}
+
+void WorkerGroup::on(const group_event::Hangs& event, TimePoint now, GroupActions& actions) {
+    Worker* worker = find(event.id);
+    if (worker == nullptr || worker->ended) {
+        return;
+    }
+    worker->ended = true;
+    WorkerFailure failure = describe(*worker);
+    failure.kind = FailureKind::agent;
+    failure.wall_time_ms = event.wall_time_ms;
+    failure.uptime_ms =
+        std::chrono::duration_cast<std::chrono::milliseconds>(now - worker->started).count();
+    failure.message = fmt::format("it lives on after SIGKILL: {}", event.where);
+    take_failure(std::move(failure), now, actions);
+    settle(actions);
+}
+
 void WorkerGroup::on(const group_event::Swept&, TimePoint, GroupActions& actions) {
     if (state_ == State::sweeping) {
         state_ = State::stopped;
-        actions.emplace_back(group_action::Stopped{std::exchange(later_failures_, {})});
+        actions.emplace_back(group_action::Stopped{
+            std::exchange(later_failures_, {}), std::exchange(stopped_, {})});
     }
 }
 
 void WorkerGroup::on(const group_event::Tick&, TimePoint now, GroupActions& actions) {
-    if (deadline_ && now >= *deadline_) {
-        kill_all(actions);
+    if (!deadline_ || now < *deadline_) {
+        return;
+    }
+    if (killed_) {
+        give_up_all(actions);
+    } else {
+        kill_all(now, actions);
     }
 }
 

@@ -7,11 +7,13 @@
 //                                                             until it is stopped)
 //
 // The first failure wins. Workers are stopped with one signal to all at once and killed, with
-// everything in their process groups, when the grace time is over. Ends that arrive before the
+// everything in their process groups, when the grace time is over; one that lives on even then
+// hangs in the kernel and is given up, so that the agent can end. Ends that arrive before the
 // results of exec are held back, so that a failed exec is never taken for an exit code.
 #pragma once
 
 #include "agent/exit_status.h"
+#include "proto/agent_messages.h"
 #include "proto/failure.h"
 #include "proto/round_plan.h"
 #include "proto/types.h"
@@ -85,6 +87,13 @@ struct Forward {
     int signal = 0;
 };
 
+/// Answer to GiveUp: the worker lives on after SIGKILL. `where` says what the kernel does with it.
+struct Hangs {
+    WorkerId id;
+    std::string where;
+    std::int64_t wall_time_ms = 0;
+};
+
 /// Nothing that the workers left behind is alive.
 struct Swept {};
 
@@ -99,6 +108,7 @@ using GroupEvent = std::variant<
     group_event::Stop,
     group_event::Kill,
     group_event::Forward,
+    group_event::Hangs,
     group_event::Swept,
     group_event::Tick>;
 
@@ -130,6 +140,13 @@ struct KillGroup {
     friend bool operator==(const KillGroup&, const KillGroup&) = default;
 };
 
+/// It has not died of SIGKILL for kKillTimeMax: find out where it hangs, await it no longer, and
+/// answer Hangs.
+struct GiveUp {
+    WorkerId id;
+    friend bool operator==(const GiveUp&, const GiveUp&) = default;
+};
+
 /// Kill what ended workers left behind, then report Swept.
 struct Sweep {
     friend bool operator==(const Sweep&, const Sweep&) = default;
@@ -147,6 +164,7 @@ struct Succeeded {
 
 struct Stopped {
     std::vector<WorkerFailure> later_failures;
+    std::vector<StoppedWorker> stopped{};
     friend bool operator==(const Stopped&, const Stopped&) = default;
 };
 
@@ -157,6 +175,7 @@ using GroupAction = std::variant<
     group_action::Assign,
     group_action::SignalWorker,
     group_action::KillGroup,
+    group_action::GiveUp,
     group_action::Sweep,
     group_action::Failed,
     group_action::Succeeded,
@@ -213,6 +232,7 @@ private:
     void on(const group_event::Stop& event, TimePoint now, GroupActions& actions);
     void on(const group_event::Kill& event, TimePoint now, GroupActions& actions);
     void on(const group_event::Forward& event, TimePoint now, GroupActions& actions);
+    void on(const group_event::Hangs& event, TimePoint now, GroupActions& actions);
     void on(const group_event::Swept& event, TimePoint now, GroupActions& actions);
     void on(const group_event::Tick& event, TimePoint now, GroupActions& actions);
 
@@ -220,7 +240,8 @@ private:
     void take_end(const WorkerEnd& end, TimePoint now, GroupActions& actions);
     void take_failure(WorkerFailure failure, TimePoint now, GroupActions& actions);
     void stop_all(int signal, TimePoint now, GroupActions& actions);
-    void kill_all(GroupActions& actions);
+    void kill_all(TimePoint now, GroupActions& actions);
+    void give_up_all(GroupActions& actions);
     void settle(GroupActions& actions);
     [[nodiscard]] bool was_stopped_by_us(const Worker& worker, const ExitStatus& status) const;
     [[nodiscard]] WorkerFailure describe(const Worker& worker) const;
@@ -241,7 +262,9 @@ private:
     bool stop_requested_ = false;
     bool failed_ = false;
     bool success_reported_ = false;
+    bool killed_ = false;
     std::vector<WorkerFailure> later_failures_;
+    std::vector<StoppedWorker> stopped_;
 };
 
 }  // namespace ddprun

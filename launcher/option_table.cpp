@@ -68,6 +68,21 @@ constexpr auto kOptions = std::to_array<OptionDefinition>({
     {"signals_to_handle", '\0', "NAMES", "PET_SIGNALS_TO_HANDLE", workers,
      "Told to the workers in TORCHELASTIC_SIGNALS_TO_HANDLE; SIGTERM, SIGINT, SIGHUP and SIGQUIT stop the job in any case"},
 
+    {"no_restart_codes", '\0', "LIST", "", workers,
+     "Statuses of a worker after which the job isn't started again, as 3,128-130 (128 + n: signal n)"},
+    {"restart_delay", '\0', "SECONDS", "", workers,
+     "Time before a restart, doubled with each further failure in a row, up to 5 minutes (default 0)"},
+    {"min_uptime", '\0', "SECONDS", "", workers,
+     "Failures sooner than this after a start allow only 3 restarts in a row (default 0: off)"},
+    {"signal_scope", '\0', "worker|group", "", workers,
+     "Who gets a signal: the worker's process, or its whole process group (default worker)"},
+    {"forward_signals", '\0', "NAMES", "", workers,
+     "Signals besides USR1 and USR2 that go to the workers while the job goes on, as WINCH,RTMIN+1"},
+    {"pass_fds", '\0', "LIST", "", workers,
+     "Open descriptors that the workers get besides 0, 1 and 2, as 3,5"},
+    {"report", '\0', "FILE", "", workers,
+     "Write how the job went to FILE, as JSON (docs/report.md)"},
+
     {"log_dir", '\0', "DIR", "PET_LOG_DIR", logs,
      "Each run gets a folder below it, with the workers' error files and logs; DIR/latest points to "
      "the last one"},

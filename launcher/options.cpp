@@ -5,6 +5,7 @@
 #include "launcher/log_options.h"
 #include "launcher/option_parser.h"
 #include "launcher/option_reader.h"
+#include "launcher/supervision_options.h"
 #include "launcher/worker_count.h"
 #include "proto/limits.h"
 
@@ -255,6 +256,7 @@ Result<Command> parse_whole(
     refuse_foreign(reader);
     read_logs(reader, command);
     read_signals(reader, command);
+    read_supervision(reader, command);
     command.program = split->program;
     if (reader.error()) {
         return fail(*reader.error());

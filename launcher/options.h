@@ -42,6 +42,14 @@ struct LogOptions {
     std::uint64_t size_max = 0;  ///< 0: no rotation
 };
 
+/// How workers are looked after, but for the rules of restarts, which are the job's.
+struct Supervision {
+    bool signal_groups = false;     ///< signals go to a worker's whole process group
+    std::set<int> forward_signals;  ///< besides USR1 and USR2
+    std::set<int> passed_fds;       ///< that workers get besides 0, 1 and 2
+    std::string report_file;        ///< empty: none
+};
+
 struct LaunchCommand {
     WorkerSource worker_source = WorkerSource::number;
     LocalWorldSize nproc_per_node{1};       ///< where worker_source is `number`
@@ -64,6 +72,7 @@ struct LaunchCommand {
     bool expand_args = false;
     std::optional<LocalRank> stdin_rank;
     std::string signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT";
+    Supervision supervision;
     LogOptions logs;
     bool torchrun_exit_code = false;
     LogLevel log_level = LogLevel::info;

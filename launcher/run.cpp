@@ -2,6 +2,7 @@
 
 #include "agent/agent_setup.h"
 #include "agent/guardian.h"
+#include "agent/job_report.h"
 #include "agent/supervisor.h"
 #include "agent/topology.h"
 #include "agent/worker_environment.h"
@@ -22,6 +23,7 @@
 #include <boost/asio/io_context.hpp>
 #include <fmt/format.h>
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -227,6 +229,10 @@ AgentSettings settings_of(
     settings.virtual_local_rank = command.virtual_local_rank;
     settings.signals_to_handle = command.signals_to_handle;
     settings.stdin_rank = command.stdin_rank;
+    settings.signal_groups = command.supervision.signal_groups;
+    settings.forward_signals = command.supervision.forward_signals;
+    settings.passed_fds = command.supervision.passed_fds;
+    settings.report_file = command.supervision.report_file;
     if (command.expand_args) {
         settings.expand_from = settings.argv.size() - (command.program.size() - 1);
     }
@@ -238,6 +244,52 @@ AgentSettings settings_of(
 int status_of(const LaunchCommand& command, int status) {
     return command.torchrun_exit_code && status != exit_code::kSuccess ? exit_code::kTorchrunFailure
                                                                        : status;
+}
+
+/// What the command line asks for and this process hasn't got.
+Result<void> check_supervision(const Supervision& supervision) {
+    for (const int fd : supervision.passed_fds) {
+        if (::fcntl(fd, F_GETFD) < 0) {
+            return fail(
+                Errc::invalid_argument,
+                fmt::format("--pass_fds={}: this descriptor isn't open here", fd)
+            );
+        }
+    }
+    if (supervision.report_file.empty()) {
+        return {};
+    }
+    Result<void> usable = check_report_file(supervision.report_file);
+    if (!usable) {
+        return fail(
+            Errc::invalid_argument,
+            fmt::format("--report={}: {}", supervision.report_file, usable.error().context)
+        );
+    }
+    return {};
+}
+
+/// The report of a job that ended before it began.
+void report_no_program(const LaunchCommand& command, const Error& error, int status) {
+    if (command.supervision.report_file.empty()) {
+        return;
+    }
+    JobReport report;
+    report.job = command.job;
+    report.started_ms = report.ended_ms = wall_time_ms();
+    report.outcome.exit_status = status;
+    report.outcome.reason = error.context;
+    WorkerFailure failure;
+    failure.host = host_name();
+    failure.kind = FailureKind::exec;
+    failure.code = status;
+    failure.wall_time_ms = report.ended_ms;
+    failure.message = error.context;
+    report.outcome.failures.push_back(std::move(failure));
+    const std::string& path = command.supervision.report_file;
+    if (const Result<void> written = write_report_file(path, format_report(report)); !written) {
+        fmt::print(stderr, "ddprun: {}\n", written.error().context);
+    }
 }
 
 /// Runs the agent and, where it is embedded, the rendezvous until every node has left.
@@ -328,13 +380,15 @@ int run(const LaunchCommand& command, const Environment& given_environment) {
     for (const std::string& note : command.notes) {
         log->info("{}", note);
     }
+    if (const Result<void> usable = check_supervision(command.supervision); !usable) {
+        return give_up(usable.error(), exit_code::kUsage);
+    }
     auto program = find_program(command, given_environment);
     if (!program) {
         const bool is_missing = program.error().code == Errc::not_found;
-        return status_of(
-            command,
-            give_up(program.error(), is_missing ? exit_code::kNotFound : exit_code::kNotExecutable)
-        );
+        const int status = is_missing ? exit_code::kNotFound : exit_code::kNotExecutable;
+        report_no_program(command, program.error(), status);
+        return status_of(command, give_up(program.error(), status));
     }
     const auto workers = count_workers(command, given_environment, [] { return machine_gpus(); });
     if (!workers) {

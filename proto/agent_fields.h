@@ -29,6 +29,13 @@ void fields(Io& io, typename Io::template Ref<JobSpec> spec) {
     io.number(spec.heartbeat_interval);
     io.number(spec.heartbeat_misses);
     io.number(spec.membership_rounds_max);
+    io.list(
+        spec.no_restart_codes,
+        limits::kNoRestartCodesMax,
+        [](Io& each_io, auto& code, std::size_t) { each_io.number(code); }
+    );
+    io.number(spec.restart_delay);
+    io.number(spec.min_uptime);
 }
 
 template <class Io>
@@ -63,6 +70,14 @@ void failure_list(Io& io, typename Io::template Ref<std::vector<WorkerFailure>> 
             );
         }
     );
+}
+
+template <class Io>
+void stopped_list(Io& io, typename Io::template Ref<std::vector<StoppedWorker>> stopped) {
+    io.list(stopped, limits::kStoppedWorkersMax, [](Io& each_io, auto& worker, std::size_t) {
+        each_io.number(worker.rank);
+        each_io.number(worker.killed);
+    });
 }
 
 template <class Io>
@@ -123,6 +138,7 @@ void fields(Io& io, typename Io::template Ref<RoundStopped> message) {
     io.number(message.sequence);
     io.number(message.round);
     failure_list(io, message.later_failures);
+    stopped_list(io, message.stopped);
 }
 
 template <class Io>
@@ -160,6 +176,7 @@ void fields(Io& io, typename Io::template Ref<Waiting> message) {
     io.number(message.missing);
     io.number(message.present);
     io.number(message.spare);
+    io.number(message.restart_in);
 }
 
 template <class Io>
@@ -193,6 +210,7 @@ void fields(Io& io, typename Io::template Ref<EndJob> message) {
     io.text(message.reason, limits::kTextBytesMax);
     failure_list(io, message.failures);
     io.number(message.restart_count);
+    stopped_list(io, message.stopped);
 }
 
 }  // namespace ddprun

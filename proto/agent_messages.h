@@ -41,6 +41,13 @@ struct JobSpec {
     /// Rounds in a row that began for another set of nodes after less than 60 s; one more ends the
     /// job.
     std::int32_t membership_rounds_max = 20;
+    /// Statuses of a worker (128 + n for signal n) after which the job isn't started again.
+    std::vector<std::int32_t> no_restart_codes{};
+    /// Before a restart; doubled with each further failure in a row (rendezvous/restart_policy.h).
+    std::chrono::milliseconds restart_delay{0};
+    /// A failure sooner than this after the round's start counts against a smaller budget; 0: none
+    /// does.
+    std::chrono::milliseconds min_uptime{0};
 
     friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
@@ -92,12 +99,21 @@ struct WorkersSucceeded {
     friend bool operator==(const WorkersSucceeded&, const WorkersSucceeded&) = default;
 };
 
+/// A worker that lived when its round was stopped, and that hasn't failed since.
+struct StoppedWorker {
+    Rank rank{};
+    bool killed = false;  ///< it didn't end within the grace time
+
+    friend bool operator==(const StoppedWorker&, const StoppedWorker&) = default;
+};
+
 /// Answer to StopRound, and what follows WorkerFailed: no worker of `round` is alive on this node.
 /// `later_failures` are those that failed after the first, not those that we stopped.
 struct RoundStopped {
     SequenceNumber sequence;
     Round round;
     std::vector<WorkerFailure> later_failures;
+    std::vector<StoppedWorker> stopped{};
 
     friend bool operator==(const RoundStopped&, const RoundStopped&) = default;
 };
@@ -162,6 +178,9 @@ struct Waiting {
     NodeCount missing{};              ///< to the smallest allowed number
     NodeCount present{};              ///< all that joined, also those that `joined` leaves out
     bool spare = false;  ///< the job runs without this node, which takes over a lost node's place
+    /// Nobody is missing: the next round begins after this time (--restart_delay). 0: no such
+    /// delay.
+    std::chrono::milliseconds restart_in{0};
 
     friend bool operator==(const Waiting&, const Waiting&) = default;
 };
@@ -209,6 +228,7 @@ struct EndJob {
     std::string reason;                   ///< in plain words; empty on success
     std::vector<WorkerFailure> failures;  ///< of the last round, first failure first
     RestartCount restart_count{};
+    std::vector<StoppedWorker> stopped{};  ///< of the last round, in the order of their ranks
 
     friend bool operator==(const EndJob&, const EndJob&) = default;
 };

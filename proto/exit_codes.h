@@ -7,6 +7,7 @@ namespace ddprun::exit_code {
 
 inline constexpr int kSuccess = 0;
 inline constexpr int kTorchrunFailure = 1;  ///< with --exit_code=torchrun: every failure
+inline constexpr int kMax = 255;            ///< the largest that a shell can see
 inline constexpr int kUsage = 2;  ///< wrong command line or configuration, nothing was started
 
 // From sysexits.h.

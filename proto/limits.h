@@ -65,6 +65,9 @@ inline constexpr std::size_t kServerFrameBytesMax =
 inline constexpr std::size_t kJoinFrameBytesMax =
     16 * kKiB;  ///< the first frame, before its sender is known
 inline constexpr std::int32_t kWaitingNamesMax = 64;
+inline constexpr std::size_t kNoRestartCodesMax = 255;  ///< every status but 0
+inline constexpr std::size_t kStoppedWorkersMax =
+    4'096;  ///< that a report lists: all of a node, the first of a job
 
 // The membership of a job.
 inline constexpr std::int32_t kJobsMax = 4'096;  ///< of one rendezvous
@@ -78,6 +81,10 @@ inline constexpr std::chrono::milliseconds kStoreReadyTimeout{
     60'000};  ///< for group rank 0 to bind the worker store
 inline constexpr std::chrono::milliseconds kShortRound{
     60'000};  ///< a round that lived less counts against membership_rounds_max
+inline constexpr std::chrono::milliseconds kRestartDelayMax{
+    300'000};  ///< to which a delay grows by doubling; a longer one that was asked for stays
+inline constexpr std::int32_t kEarlyRestartsMax =
+    3;  ///< in a row after failures sooner than min_uptime
 inline constexpr std::chrono::milliseconds kWaitingDelay{
     100};  ///< changes within it are told at once
 inline constexpr std::chrono::milliseconds kWaitingInterval{10'000};
@@ -126,6 +133,16 @@ inline constexpr std::chrono::milliseconds kGiveUpAfterStop{
 inline constexpr std::chrono::milliseconds kGiveUpAfterKill{1'000};  ///< after a second INT
 inline constexpr std::chrono::milliseconds kSweepTimeMax{
     2'000};  ///< what lives on after SIGKILL for longer is named and left
+inline constexpr std::chrono::milliseconds kKillTimeMax{
+    10'000};  ///< a worker that lives on after SIGKILL for longer hangs in the kernel
+inline constexpr std::size_t kKernelTextBytesMax = 256;    ///< of a wait channel, for a message
+inline constexpr std::size_t kReportRoundsMax = 10'000;    ///< of --report; the newest are kept
+inline constexpr std::size_t kPassedDescriptorsMax = 256;  ///< of --pass_fds
+inline constexpr std::size_t kTerminalQueueBytesMax =
+    64 * kKiB;  ///< from the user's terminal to a worker's; above it the terminal is not read
+inline constexpr std::size_t kKernelLogBytesMax =
+    256 * kKiB;  ///< its end, in which out-of-memory kills are looked for
+inline constexpr std::size_t kCgroupFileBytesMax = 4 * kKiB;
 inline constexpr std::chrono::milliseconds kSweepInterval{5};
 inline constexpr std::chrono::milliseconds kReapDelay{20};  ///< orphans are reaped together
 

@@ -33,6 +33,7 @@ std::optional<Stamp> Membership::deadline() const {
          {state_.join_deadline,
           state_.last_call_deadline,
           state_.store_deadline,
+          state_.restart_at,
           state_.waiting_due}) {
         if (each && (!earliest || *each < *earliest)) {
             earliest = each;
@@ -86,6 +87,10 @@ void Membership::handle(const MembershipEvent& /*event*/, const DeadlineExpired&
         );
         return;
     }
+    if (expired(state_.restart_at)) {
+        state_.phase = Phase::gathering;
+        gather();
+    }
     if (state_.phase != Phase::gathering) {
         return;
     }
@@ -130,6 +135,7 @@ void Membership::remove_node(NodeId node, const Departure& departure) {
 
     switch (state_.phase) {
         case Phase::gathering: gather(); return;
+        case Phase::delaying: return;
         case Phase::preparing:
             if (seat != nullptr) {
                 next_round(state_.next_reason, state_.next_reason_text);
@@ -198,6 +204,8 @@ void Membership::seal() {
     state_.store_deadline = after(limits::kStoreReadyTimeout);
     state_.failures.clear();
     state_.first_failure_at.reset();
+    state_.stopped.clear();
+    state_.round_began = now_;
 
     state_.plan = RoundPlan{};
     ++state_.rounds_sealed;
@@ -205,7 +213,7 @@ void Membership::seal() {
     state_.next_round = Round{state_.next_round.value() + 1};
     state_.plan.reason = state_.next_reason;
     state_.plan.reason_text = state_.next_reason_text;
-    state_.plan.restart_count = state_.restart_count;
+    state_.plan.restart_count = state_.restarts.restarts;
     state_.plan.max_restarts = state_.spec->max_restarts;
     state_.seats.clear();
     for (NodeId& node : seat_order(state_.nodes, state_.spec->max_nodes)) {
@@ -292,66 +300,20 @@ void Membership::finish_stopping() {
     }
 }
 
-bool Membership::failure_is_final() const {
-    // A program that can't be executed won't be there the next time either.
-    return state_.failures.front().kind == FailureKind::exec ||
-           state_.restart_count >= state_.spec->max_restarts;
-}
-
-void Membership::after_failure() {
-    if (failure_is_final()) {
-        std::string reason = state_.cause.text;
-        if (state_.restart_count.value() > 0) {
-            reason += fmt::format(" (after {} restarts)", state_.restart_count);
-        }
-        end_job(exit_status_of(state_.failures.front()), std::move(reason));
-        return;
-    }
-    state_.restart_count = RestartCount{state_.restart_count.value() + 1};
-    next_round(RoundReason::worker_failure, state_.cause.text);
-}
-
-void Membership::after_membership_change(RoundReason reason) {
-    const bool short_lived =
-        now_.value() - state_.round_began.value() < limits::kShortRound.count();
-    state_.short_membership_rounds = short_lived ? state_.short_membership_rounds + 1 : 0;
-    if (state_.short_membership_rounds > state_.spec->membership_rounds_max) {
-        end_job(
-            exit_code::kJoinTimeout,
-            fmt::format(
-                "the nodes changed {} times in a row within {} of a round's start "
-                "(membership_rounds_max); the last time: {}",
-                state_.short_membership_rounds,
-                describe_time(limits::kShortRound),
-                state_.cause.text
-            )
-        );
-        return;
-    }
-    next_round(reason, state_.cause.text);
-}
-
-void Membership::next_round(RoundReason reason, const std::string& text) {
-    state_.next_reason = reason;
-    state_.next_reason_text = text;
-    state_.phase = Phase::gathering;
-    state_.store_deadline.reset();
-    state_.seats.clear();
-    for (Node& node : state_.nodes) {
-        node.second.seat.reset();
-    }
-    state_.active_seats = 0;
-    state_.succeeded_seats = 0;
-    gather();
-}
-
 void Membership::end_job(std::int32_t exit_status, std::string reason) {
     state_.phase = Phase::ended;
     state_.join_deadline.reset();
     state_.last_call_deadline.reset();
     state_.store_deadline.reset();
     state_.waiting_due.reset();
-    state_.end = EndJob{exit_status, std::move(reason), state_.failures, state_.restart_count};
+    state_.restart_at.reset();
+    std::sort(
+        state_.stopped.begin(),
+        state_.stopped.end(),
+        [](const StoppedWorker& a, const StoppedWorker& b) { return a.rank < b.rank; }
+    );
+    state_.end = EndJob{
+        exit_status, std::move(reason), state_.failures, state_.restarts.restarts, state_.stopped};
     if (exit_status == exit_code::kSuccess) {
         state_.end.failures.clear();
     }
@@ -377,6 +339,12 @@ void Membership::add_failure(const WorkerFailure& failure) {
     if (state_.failures.size() < static_cast<std::size_t>(limits::kFailuresPerReportMax)) {
         state_.failures.push_back(failure);
     }
+}
+
+void Membership::add_stopped(const std::vector<StoppedWorker>& stopped) {
+    const std::size_t room = limits::kStoppedWorkersMax - state_.stopped.size();
+    const auto count = static_cast<std::ptrdiff_t>(std::min(room, stopped.size()));
+    state_.stopped.insert(state_.stopped.end(), stopped.begin(), stopped.begin() + count);
 }
 
 Membership::Node* Membership::living(const MembershipEvent& event) {

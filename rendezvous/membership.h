@@ -77,10 +77,14 @@ private:
     void begin_round();
     void stop_round(StopCause cause);
     void add_failure(const WorkerFailure& failure);
+    void add_stopped(const std::vector<StoppedWorker>& stopped);
     void finish_stopping();
     void after_failure();
     void after_membership_change(RoundReason reason);
     void next_round(RoundReason reason, const std::string& text);
+    void leave_round(RoundReason reason, const std::string& text);
+    void begin_delay(std::chrono::milliseconds delay);
+    [[nodiscard]] RestartDecision restart_decision() const;
     [[nodiscard]] bool failure_is_final() const;
     void end_job(std::int32_t exit_status, std::string reason);
 

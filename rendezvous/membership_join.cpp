@@ -1,5 +1,6 @@
 // The part of the membership core that decides who gets in: new nodes, nodes that come back, and
 // those that are declined.
+#include "proto/exit_codes.h"
 #include "proto/limits.h"
 #include "rendezvous/membership.h"
 #include "rendezvous/membership_texts.h"
@@ -40,6 +41,11 @@ const char* nonsense_in(const Join& join) {
         spec.heartbeat_interval < limits::kHeartbeatIntervalMin || spec.heartbeat_misses < 1 ||
         spec.heartbeat_misses > limits::kHeartbeatMissesMax) {
         return "a time-out or heartbeat out of range";
+    }
+    const auto is_status = [](std::int32_t code) { return code >= 1 && code <= exit_code::kMax; };
+    if (!std::all_of(spec.no_restart_codes.begin(), spec.no_restart_codes.end(), is_status) ||
+        !timeout_makes_sense(spec.restart_delay) || !timeout_makes_sense(spec.min_uptime)) {
+        return "rules for restarts out of range";
     }
     if (join.current_round &&
         (join.current_round->value() < 0 || join.current_round->value() > limits::kRoundMax)) {
@@ -143,7 +149,8 @@ std::optional<Refused> Membership::refusal_of(const MembershipEvent& event, cons
 
 void Membership::refuse(const MembershipEvent& event, const Join& join, Refused refused) {
     const std::string text = fmt::format("{}: {}", describe_node(join.info), refused.text);
-    if (state_.phase == Phase::gathering && state_.refusals.size() < limits::kRefusalsKeptMax &&
+    const bool awaits_nodes = state_.phase == Phase::gathering || state_.phase == Phase::delaying;
+    if (awaits_nodes && state_.refusals.size() < limits::kRefusalsKeptMax &&
         std::find(state_.refusals.begin(), state_.refusals.end(), text) == state_.refusals.end()) {
         state_.refusals.push_back(text);
     }
@@ -234,6 +241,7 @@ void Membership::say_again(const Node& node) {
         case Phase::running: send(node, BeginRound{state_.plan, *node.second.seat}); return;
         case Phase::stopping: send(node, stop_message()); return;
         case Phase::gathering:
+        case Phase::delaying:
         case Phase::ended: return;
     }
 }

@@ -30,6 +30,7 @@ void Membership::handle(const MembershipEvent& event, const WorkerFailed& report
     }
     switch (state_.phase) {
         case Phase::gathering:
+        case Phase::delaying:
         case Phase::ended: return;
         case Phase::preparing:  // no worker runs yet, so there is nothing to stop
             add_failure(report.failure);
@@ -90,6 +91,7 @@ void Membership::handle(const MembershipEvent& event, const RoundStopped& report
     for (const WorkerFailure& failure : report.later_failures) {
         add_failure(failure);
     }
+    add_stopped(report.stopped);
     if (seat->state == SeatState::running || seat->state == SeatState::failed) {
         set_seat(*seat, SeatState::stopped);
     }
@@ -107,6 +109,7 @@ void Membership::handle(const MembershipEvent& event, const StopJob& report) {
     StopCause cause{StopCause::Kind::job_stopped, text, report.signal};
     switch (state_.phase) {
         case Phase::gathering:
+        case Phase::delaying:
         case Phase::preparing: end_job(exit_code::from_signal(report.signal), text); return;
         case Phase::running: stop_round(std::move(cause)); return;
         case Phase::stopping:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "proto/agent_messages.h"
+#include "rendezvous/restart_policy.h"
 
 #include <cstdint>
 #include <map>
@@ -19,6 +20,7 @@ enum class Phase : std::uint8_t {
     running = 2,    ///< every node of the round was told to start its workers
     stopping = 3,   ///< every node of the round was told to stop its workers
     ended = 4,      ///< every node was told the end
+    delaying = 5,   ///< no round: a worker failed, the restart comes after a delay
 };
 
 /// A node that has joined and lives.
@@ -83,20 +85,22 @@ struct MembershipState {
     std::int64_t rounds_sealed = 0;
     RoundReason next_reason = RoundReason::first_start;
     std::string next_reason_text = "first start";
-    RestartCount restart_count{};
+    RestartHistory restarts;
     std::int32_t short_membership_rounds = 0;  ///< in a row
 
     RoundPlan plan;                 ///< of the sealed round; outside gathering
     std::vector<Seat> seats;        ///< of the sealed round; empty while gathering
     std::int32_t active_seats = 0;  ///< running or failed
     std::int32_t succeeded_seats = 0;
-    Stamp round_began{};
+    Stamp round_began{};  ///< of its seal, and then of its begin
 
     StopCause cause;                        ///< in stopping
     std::optional<StopCause> stop_request;  ///< a StopJob that came after a final failure
     std::vector<WorkerFailure> failures;    ///< of the round, in order of arrival
     std::optional<Stamp> first_failure_at;
+    std::vector<StoppedWorker> stopped;  ///< of the round, in order of arrival
 
+    std::optional<Stamp> restart_at;  ///< in delaying
     std::optional<Stamp> join_deadline;
     std::optional<Stamp> last_call_deadline;
     std::optional<Stamp> store_deadline;

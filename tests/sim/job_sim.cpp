@@ -35,6 +35,8 @@ JobPlan plan_of_seed(std::uint64_t seed) {
     plan.habits.time_max = random.between(100, 8'000);
     plan.explicit_ranks = random.one_in(5);
     plan.signals = random.one_in(4);
+    plan.restart_delay = random.one_in(3) ? random.between(1, 3'000) : 0;
+    plan.min_uptime = random.one_in(3) ? random.between(1, 5'000) : 0;
     return plan;
 }
 
@@ -84,6 +86,8 @@ void JobSim::start_agent(std::size_t machine) {
     join.spec.min_nodes = NodeCount{plan_.min_nodes};
     join.spec.max_nodes = NodeCount{plan_.max_nodes};
     join.spec.max_restarts = RestartCount{plan_.max_restarts};
+    join.spec.restart_delay = std::chrono::milliseconds(plan_.restart_delay);
+    join.spec.min_uptime = std::chrono::milliseconds(plan_.min_uptime);
     join.spec.join_timeout = std::chrono::milliseconds(kJoinTimeout);
     join.spec.heartbeat_interval = std::chrono::milliseconds(500);
     const auto rank = static_cast<std::int32_t>(machine);
@@ -201,9 +205,9 @@ void JobSim::check_end() {
     );
     world_.require(state.nodes.empty(), "{} nodes haven't left", state.nodes.size());
     world_.require(
-        state.restart_count.value() <= failures,
+        state.restarts.restarts.value() <= failures,
         "{} restarts after {} failures",
-        state.restart_count,
+        state.restarts.restarts,
         failures
     );
     if (faults_ == 0 && failures == 0 && plan_.nodes <= plan_.max_nodes) {

@@ -20,7 +20,9 @@ struct JobPlan {
     std::int64_t faults_until = 0;  ///< milliseconds; 0: none
     WorkerHabits habits;
     bool explicit_ranks = false;
-    bool signals = false;  ///< an agent may get TERM
+    bool signals = false;            ///< an agent may get TERM
+    std::int64_t restart_delay = 0;  ///< milliseconds, as min_uptime
+    std::int64_t min_uptime = 0;
 };
 
 /// The plan of a seed, different in every respect.

@@ -64,13 +64,13 @@ public:
     std::optional<std::string> wait_for_line(
         std::string_view text,
         int occurrence = 1,
-        std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000)
+        std::chrono::milliseconds timeout = std::chrono::milliseconds(40'000)
     );
 
     /// Waits until `text` stands anywhere in stdout, in a line without its end too; false when
     /// `timeout` passed or both streams ended.
     [[nodiscard]] bool wait_for_text(
-        std::string_view text, std::chrono::milliseconds timeout = std::chrono::milliseconds(10'000)
+        std::string_view text, std::chrono::milliseconds timeout = std::chrono::milliseconds(40'000)
     );
 
     void send_signal(int signal) const;

@@ -249,12 +249,60 @@ TEST_SUITE("agent/failure_report") {
         end.failures[0].message = many_lines(50);
         end.failures[0].traceback = many_lines(50) + std::string(100'000, 'x');
         end.failures[0].stderr_tail = many_lines(50);
+        for (std::int32_t rank = 0; rank < 4'000; rank += 2) {
+            end.stopped.push_back(StoppedWorker{Rank{rank}, true});
+        }
 
         const std::string report = format_failure_report(JobId{"job"}, end);
 
         const auto lines = std::count(report.begin(), report.end(), '\n');
         CHECK(lines <= static_cast<long>(limits::kReportLinesMax));
         CHECK(report.size() < 25 * 300);
+    }
+
+    TEST_CASE("whom we stopped is said in ranges, and who had to be killed") {
+        EndJob end;
+        end.failures = {failure_at(1, 0)};
+        end.stopped = {
+            {Rank{0}, false}, {Rank{2}, false}, {Rank{3}, true}, {Rank{4}, false}, {Rank{7}, true}};
+
+        CHECK(format_failure_report(JobId{"job"}, end)
+                  .ends_with("  stopped   ranks 0, 2-4, 7; killed when the time was over: 3, 7\n"));
+    }
+
+    TEST_CASE("a signal that dumps core says whether it did") {
+        WorkerFailure failure = failure_at(1, 0);
+        failure.kind = FailureKind::signaled;
+        failure.code = SIGSEGV;
+        CHECK(cause_of(failure) == "signal 11 (SIGSEGV), no core dump");
+        failure.core_dumped = true;
+        CHECK(cause_of(failure) == "signal 11 (SIGSEGV), core dumped");
+        failure.code = SIGKILL;
+        failure.core_dumped = false;
+        CHECK(cause_of(failure) == "signal 9 (SIGKILL)");
+    }
+
+    TEST_CASE("the reason is said only where it says more than the first failure") {
+        EndJob end;
+        end.failures = {failure_at(1, 0)};
+        end.reason = describe_failure(end.failures[0]);
+        CHECK(format_failure_report(JobId{"job"}, end).find("reason") == std::string::npos);
+
+        end.reason += " (--min_uptime)";
+        CHECK(
+            format_failure_report(JobId{"job"}, end).find("  reason    --min_uptime\n") !=
+            std::string::npos
+        );
+    }
+
+    TEST_CASE("clocks that differ between nodes make no negative time") {
+        EndJob end;
+        end.failures = {failure_at(1, 1'000), failure_at(2, 900)};
+
+        CHECK(
+            format_failure_report(JobId{"job"}, end).find("    0 ms later: rank 2") !=
+            std::string::npos
+        );
     }
 
     TEST_CASE("control characters of a worker don't reach the terminal") {

@@ -1,6 +1,8 @@
 // One round's workers: every decision of WorkerGroup, without a process.
 #include "agent/worker_group.h"
 
+#include "proto/limits.h"
+
 #include <doctest/doctest.h>
 
 #include <signal.h>
@@ -152,7 +154,60 @@ TEST_SUITE("agent/worker_group") {
 
         CHECK(all_of<group_action::KillGroup>(killed).size() == 2);
         CHECK(again.empty());
-        CHECK(!group.deadline());
+        CHECK(group.deadline() == after(500) + limits::kKillTimeMax);
+    }
+
+    TEST_CASE("what lives on after SIGKILL is given up, so that the group ends all the same") {
+        WorkerGroup group = running_group(2);
+        static_cast<void>(group.step(group_event::Stop{SIGTERM}, after(0)));
+        static_cast<void>(group.step(group_event::Tick{}, after(500)));
+        static_cast<void>(group.step(ended(10, ExitStatus::signaled(SIGKILL, false)), after(501)));
+
+        const TimePoint late = after(500) + limits::kKillTimeMax;
+        CHECK(group.step(group_event::Tick{}, late - std::chrono::milliseconds(1)).empty());
+        const GroupActions given_up = group.step(group_event::Tick{}, late);
+        REQUIRE(given_up.size() == 1);
+        CHECK(given_up[0] == GroupAction{group_action::GiveUp{WorkerId{11}}});
+        const GroupActions last =
+            group.step(group_event::Hangs{WorkerId{11}, "process 101, state D", 6'000}, late);
+        const GroupActions swept = group.step(group_event::Swept{}, late);
+
+        CHECK(all_of<group_action::Sweep>(last).size() == 1);
+        const auto stopped = all_of<group_action::Stopped>(swept);
+        REQUIRE(stopped.size() == 1);
+        REQUIRE(stopped[0].later_failures.size() == 1);
+        CHECK(stopped[0].later_failures[0].kind == FailureKind::agent);
+        CHECK(stopped[0].later_failures[0].rank == Rank{2});
+        CHECK(
+            stopped[0].later_failures[0].message ==
+            "it lives on after SIGKILL: process 101, state D"
+        );
+    }
+
+    TEST_CASE("an end that comes after all makes an answer about it harmless") {
+        WorkerGroup group = running_group(1);
+        static_cast<void>(group.step(group_event::Kill{}, after(0)));
+        static_cast<void>(group.step(group_event::Tick{}, after(0) + limits::kKillTimeMax));
+        static_cast<void>(group.step(ended(10, ExitStatus::signaled(SIGKILL, false)), after(1)));
+
+        CHECK(group.step(group_event::Hangs{WorkerId{10}, "", 0}, after(2)).empty());
+    }
+
+    TEST_CASE("those that were stopped are listed, and who had to be killed") {
+        WorkerGroup group = running_group(4);
+        static_cast<void>(group.step(ended(10, ExitStatus::exited(0)), after(1)));
+        static_cast<void>(group.step(group_event::Stop{SIGTERM}, after(2)));
+        static_cast<void>(group.step(ended(11, ExitStatus::exited(0)), after(3)));
+        static_cast<void>(group.step(ended(12, ExitStatus::exited(9)), after(4)));
+        static_cast<void>(group.step(group_event::Tick{}, after(600)));
+        static_cast<void>(group.step(ended(13, ExitStatus::signaled(SIGKILL, false)), after(601)));
+
+        const auto stopped =
+            all_of<group_action::Stopped>(group.step(group_event::Swept{}, after(602)));
+
+        REQUIRE(stopped.size() == 1);
+        // Rank 1 had ended before, rank 3 has failed.
+        CHECK(stopped[0].stopped == std::vector<StoppedWorker>{{Rank{2}, false}, {Rank{4}, true}});
     }
 
     TEST_CASE("a second stop neither repeats the signal nor prolongs the grace time") {

@@ -39,6 +39,9 @@ Join example_join() {
     join.spec.min_nodes = NodeCount{1};
     join.spec.max_nodes = NodeCount{2};
     join.spec.max_restarts = RestartCount{3};
+    join.spec.no_restart_codes = {42};
+    join.spec.restart_delay = std::chrono::milliseconds(500);
+    join.spec.min_uptime = std::chrono::milliseconds(10'000);
     join.requested_rank = GroupRank{1};
     return join;
 }
@@ -70,7 +73,8 @@ std::vector<AgentExample> agent_examples() {
         {"StoreReady", StoreReady{SequenceNumber{1}, Round{2}, Port{29501}}},
         {"WorkerFailed", WorkerFailed{SequenceNumber{2}, Round{2}, example_failure()}},
         {"WorkersSucceeded", WorkersSucceeded{SequenceNumber{3}, Round{2}}},
-        {"RoundStopped", RoundStopped{SequenceNumber{4}, Round{2}, {example_failure()}}},
+        {"RoundStopped",
+         RoundStopped{SequenceNumber{4}, Round{2}, {example_failure()}, {{Rank{0}, true}}}},
         {"StopJob", StopJob{SequenceNumber{5}, 15}},
         {"Bye", Bye{SequenceNumber{6}}},
     };
@@ -85,12 +89,12 @@ std::vector<ServerExample> server_examples() {
     return {
         {"Welcome", Welcome{std::chrono::milliseconds(1'000)}},
         {"Refused", Refused{RefusalReason::rank_taken, "node_rank 1 is taken by node2"}},
-        {"Waiting", Waiting{{"node1", "node2"}, NodeCount{2}, NodeCount{2}, false}},
+        {"Waiting", Waiting{{"node1", "node2"}, NodeCount{2}, NodeCount{2}, false, {}}},
         {"PrepareRound", PrepareRound{Round{2}}},
         {"BeginRound", BeginRound{example_plan(), GroupRank{1}}},
         {"StopRound", StopRound{Round{2}, "why", example_failure(), 0, false}},
         {"Ack", Ack{SequenceNumber{5}}},
-        {"EndJob", EndJob{137, "why", {example_failure()}, RestartCount{1}}},
+        {"EndJob", EndJob{137, "why", {example_failure()}, RestartCount{1}, {{Rank{0}, true}}}},
     };
 }
 
@@ -277,7 +281,7 @@ TEST_CASE("an enumerator or a bool out of its range is malformed") {
     CHECK_FALSE(decode_server_message(begin));
 
     Frame waiting = frame_of(encoded(ServerMessage{Waiting{}}));
-    waiting.payload.back() = 2;
+    waiting.payload[waiting.payload.size() - 9] = 2;
     CHECK_FALSE(decode_server_message(waiting));
 }
 
@@ -308,6 +312,7 @@ TEST_CASE("the largest report that agents may make fits its frame and is read ag
     report.later_failures.assign(
         static_cast<std::size_t>(limits::kFailuresPerReportMax) + 1, failure
     );
+    report.stopped.assign(limits::kStoppedWorkersMax + 1, StoppedWorker{Rank{7}, true});
 
     const std::string bytes = encoded(AgentMessage{report});
 
@@ -318,6 +323,7 @@ TEST_CASE("the largest report that agents may make fits its frame and is read ag
     CHECK(read.later_failures.size() == static_cast<std::size_t>(limits::kFailuresPerReportMax));
     CHECK(read.later_failures[0].message.size() == limits::kTextBytesMax);
     CHECK(read.later_failures[1].message.size() == limits::kListedTextBytesMax);
+    CHECK(read.stopped.size() == limits::kStoppedWorkersMax);
 }
 
 TEST_SUITE_END();

@@ -342,7 +342,7 @@ TEST_CASE("every report is acknowledged and a resent one has no effect") {
 
     CHECK(job.last<Ack>("1")->sequence == SequenceNumber{7});
     CHECK(job.messages.size() == 1);
-    CHECK(job.core().state().restart_count == RestartCount{1});
+    CHECK(job.core().state().restarts.restarts == RestartCount{1});
 }
 
 TEST_CASE("a node that comes back in its round is welcomed and told its round again") {
