@@ -20,7 +20,8 @@ struct JobPlan {
     std::int64_t faults_until = 0;  ///< milliseconds; 0: none
     WorkerHabits habits;
     bool explicit_ranks = false;
-    bool signals = false;  ///< an agent may get TERM
+    bool signals = false;          ///< an agent may get TERM
+    bool rendezvous_dies = false;  ///< and comes back knowing nothing
 };
 
 /// The plan of a seed, different in every respect.
@@ -48,6 +49,7 @@ private:
     void next_fault();
     void block_network(const SimAgent& agent);
     [[nodiscard]] std::size_t machine_of(const SimAgent& agent) const;
+    void kill_rendezvous();
     void crash(const std::shared_ptr<SimAgent>& agent);
     void check_end();
     [[nodiscard]] std::shared_ptr<SimAgent> some_agent();

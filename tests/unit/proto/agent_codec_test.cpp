@@ -40,6 +40,10 @@ Join example_join() {
     join.spec.max_nodes = NodeCount{2};
     join.spec.max_restarts = RestartCount{3};
     join.requested_rank = GroupRank{1};
+    join.job_began = true;
+    join.newest_round = Round{2};
+    join.claim = RoundClaim{
+        Round{2}, GroupRank{1}, NodeCount{2}, RestartCount{1}, "10.0.0.1", Port{29501}};
     return join;
 }
 
@@ -73,6 +77,7 @@ std::vector<AgentExample> agent_examples() {
         {"RoundStopped", RoundStopped{SequenceNumber{4}, Round{2}, {example_failure()}}},
         {"StopJob", StopJob{SequenceNumber{5}, 15}},
         {"Bye", Bye{SequenceNumber{6}}},
+        {"Leave", Leave{SequenceNumber{7}, 15}},
     };
 }
 
@@ -83,12 +88,12 @@ struct ServerExample {
 
 std::vector<ServerExample> server_examples() {
     return {
-        {"Welcome", Welcome{std::chrono::milliseconds(1'000)}},
+        {"Welcome", Welcome{std::chrono::milliseconds(1'000), true, "node0"}},
         {"Refused", Refused{RefusalReason::rank_taken, "node_rank 1 is taken by node2"}},
-        {"Waiting", Waiting{{"node1", "node2"}, NodeCount{2}, NodeCount{2}, false}},
+        {"Waiting", Waiting{{"node1", "node2"}, NodeCount{2}, NodeCount{2}, false, {"node"}}},
         {"PrepareRound", PrepareRound{Round{2}}},
         {"BeginRound", BeginRound{example_plan(), GroupRank{1}}},
-        {"StopRound", StopRound{Round{2}, "why", example_failure(), 0, false}},
+        {"StopRound", StopRound{Round{2}, "why", example_failure(), 0, false, StopKind::node_lost}},
         {"Ack", Ack{SequenceNumber{5}}},
         {"EndJob", EndJob{137, "why", {example_failure()}, RestartCount{1}}},
     };
