@@ -71,7 +71,29 @@ void AgentCore::on(const agent_event::LinkUp& event) {
     } else if (workers_present()) {
         join.current_round = group_->round();
     }
+    join.job_began = job_began_;
+    join.newest_round = newest_round();
+    join.claim = claim();
     send(std::move(join));
+}
+
+std::optional<Round> AgentCore::newest_round() const {
+    return std::max(prepared_, newest_seen_);
+}
+
+std::optional<RoundClaim> AgentCore::claim() const {
+    if (!pending_ && !group_) {
+        return std::nullopt;
+    }
+    const RoundPlan& plan = pending_ ? pending_->plan : *plan_;
+    return RoundClaim{
+        .round = plan.round,
+        .group_rank = pending_ ? pending_->group_rank : group_rank_,
+        .nodes = NodeCount{static_cast<std::int32_t>(plan.nodes.size())},
+        .restart_count = plan.restart_count,
+        .master_address = plan.master_address,
+        .master_port = plan.master_port,
+    };
 }
 
 void AgentCore::on(const agent_event::LinkDown& event) {
@@ -82,7 +104,9 @@ void AgentCore::on(const agent_event::LinkDown& event) {
         tell(
             LogLevel::warning,
             fmt::format(
-                "connection to the rendezvous lost ({}), connecting again", event.reason.context
+                "connection to the rendezvous lost ({}), connecting again{}",
+                event.reason.context,
+                workers_present() ? "; the workers run on" : ""
             )
         );
     }
@@ -95,11 +119,30 @@ void AgentCore::on(const agent_event::LinkLost& event) {
     if (ending_) {
         return;
     }
-    tell(LogLevel::error, event.reason.context);
+    if (group_ && group_->succeeded() && stop_signal_ == 0) {
+        tell(
+            LogLevel::warning,
+            fmt::format(
+                "all workers of this node have succeeded; whether those of the other nodes did is "
+                "not known: {}",
+                event.reason.context
+            )
+        );
+        end_without_word(exit_code::kSuccess, event.reason.context, SIGTERM);
+        return;
+    }
+    std::string reason = ever_welcomed_ ? fmt::format(
+                                              "the rendezvous{}{} is lost: {}",
+                                              rendezvous_host_.empty() ? "" : " on ",
+                                              rendezvous_host_,
+                                              event.reason.context
+                                          )
+                                        : event.reason.context;
+    tell(LogLevel::error, reason);
     const int exit_status = stop_signal_ != 0 ? exit_code::from_signal(stop_signal_)
                             : ever_welcomed_  ? exit_code::kRendezvousLost
                                               : exit_code::kUnavailable;
-    end_without_word(exit_status, event.reason.context, SIGTERM);
+    end_without_word(exit_status, std::move(reason), SIGTERM);
 }
 
 void AgentCore::on(const agent_event::FromServer& event) {
@@ -111,8 +154,11 @@ void AgentCore::take(const Welcome& message) {
     ever_welcomed_ = true;
     heartbeat_interval_ = message.heartbeat_interval;
     next_heartbeat_ = now_ + heartbeat_interval_;
-    for (const auto& [sequence, report] : unacknowledged_) {
-        send(report);
+    rendezvous_host_ = message.host;
+    for (const Report& report : reports_) {
+        if (!report.acknowledged || message.send_again) {
+            send(report.message);
+        }
     }
 }
 
@@ -127,6 +173,7 @@ void AgentCore::take(const Refused& message) {
 
 void AgentCore::take(const Waiting& message) {
     if (message.spare) {
+        job_began_ = true;
         tell(LogLevel::info, "the job runs without this node, which waits as a spare");
         return;
     }
@@ -140,18 +187,20 @@ void AgentCore::take(const Waiting& message) {
     tell(
         LogLevel::info,
         fmt::format(
-            "waiting for nodes: {} joined, {} missing; here: {}",
+            "waiting for nodes: {} joined, {} missing; here: {}{}{}",
             message.present,
             message.missing,
-            fmt::join(message.joined, ", ")
+            fmt::join(message.joined, ", "),
+            message.refused.empty() ? "" : "; refused: ",
+            fmt::join(message.refused, "; ")
         )
     );
 }
 
 void AgentCore::take(const Ack& message) {
-    std::erase_if(unacknowledged_, [&](const auto& entry) {
-        return entry.first <= message.sequence.value();
-    });
+    for (Report& report : reports_) {
+        report.acknowledged = report.acknowledged || report.sequence <= message.sequence.value();
+    }
 }
 
 // ---- rounds
@@ -171,15 +220,42 @@ void AgentCore::on(const agent_event::StoreBound& event) {
 }
 
 void AgentCore::on(const agent_event::StoreFailed& event) {
-    tell(LogLevel::error, event.reason.context);
+    report_store_trouble(event.round, event.reason, event.wall_time_ms);
+    newest_seen_ = std::max(newest_seen_.value_or(event.round), event.round);
+}
+
+void AgentCore::report_store_trouble(Round round, const Error& reason, std::int64_t wall_time_ms) {
+    tell(LogLevel::error, reason.context);
     WorkerFailure failure;
     failure.host = settings_.group.host;
     failure.kind = FailureKind::agent;
-    failure.wall_time_ms = event.wall_time_ms;
-    failure.message = event.reason.context;
-    report(WorkerFailed{.sequence = {}, .round = event.round, .failure = std::move(failure)});
-    report(RoundStopped{.sequence = {}, .round = event.round, .later_failures = {}});
-    newest_seen_ = std::max(newest_seen_.value_or(event.round), event.round);
+    failure.wall_time_ms = wall_time_ms;
+    failure.message = reason.context;
+    report(WorkerFailed{.sequence = {}, .round = round, .failure = std::move(failure)});
+    const bool is_pending = pending_ && pending_->plan.round == round;
+    if (is_pending && workers_present()) {
+        pending_->stopped = true;  // to be answered when the old workers are gone
+        return;
+    }
+    if (is_pending) {
+        pending_.reset();
+    }
+    report(RoundStopped{.sequence = {}, .round = round, .later_failures = {}});
+}
+
+void AgentCore::on(const agent_event::StoreReached& event) {
+    if (pending_ && pending_->plan.round == event.round) {
+        pending_->reached = true;
+        try_begin();
+    }
+}
+
+void AgentCore::on(const agent_event::StoreUnreachable& event) {
+    const bool is_of_interest =
+        pending_ && pending_->plan.round == event.round && !pending_->stopped && stop_signal_ == 0;
+    if (is_of_interest) {
+        report_store_trouble(event.round, event.reason, event.wall_time_ms);
+    }
 }
 
 void AgentCore::take(const BeginRound& message) {
@@ -188,17 +264,34 @@ void AgentCore::take(const BeginRound& message) {
         return;
     }
     newest_seen_ = round;
-    PendingRound begun{message.plan, message.group_rank, false};
+    job_began_ = true;
+    // Who holds the store has bound it itself.
+    const bool is_ours = message.group_rank == GroupRank{0};
+    pending_ = PendingRound{message.plan, message.group_rank, is_ours, false};
+    if (!is_ours) {
+        actions_.emplace_back(agent_action::ReachStore{
+            round, message.plan.master_address, message.plan.master_port});
+    }
     if (workers_present()) {
         // The rendezvous has given up on the old round; its workers end before new ones start.
-        pending_ = std::move(begun);
         step_group(group_event::Stop{SIGTERM});
         return;
     }
-    begin_round(std::move(begun));
+    try_begin();
+}
+
+void AgentCore::try_begin() {
+    const bool wanted = pending_ && !pending_->stopped && !ending_ && stop_signal_ == 0;
+    if (wanted && pending_->reached && !workers_present()) {
+        begin_round(*std::exchange(pending_, std::nullopt));
+    }
 }
 
 void AgentCore::begin_round(PendingRound round) {
+    std::erase_if(reports_, [](const Report& report) {
+        return report.acknowledged && !std::holds_alternative<StopJob>(report.message) &&
+               !std::holds_alternative<Leave>(report.message);
+    });
     plan_ = std::move(round.plan);
     group_rank_ = round.group_rank;
     actions_.emplace_back(agent_action::DropStoresBefore{plan_->round});
@@ -228,12 +321,22 @@ void AgentCore::take(const StopRound& message) {
             if (!message.reason.empty() && !from_here) {
                 tell(LogLevel::info, fmt::format("stopping the workers: {}", message.reason));
             }
-            step_group(group_event::Stop{stop_signal_of(message)});
+            const bool for_membership =
+                message.kind == StopKind::node_joined || message.kind == StopKind::node_left;
+            step_group(group_event::Stop{stop_signal_of(message), for_membership});
+        } else if (group_->state() == WorkerGroup::State::stopped) {
+            // A rendezvous that was restarted doesn't know it yet.
+            report(RoundStopped{.sequence = {}, .round = message.round, .later_failures = {}});
         }
         return;
     }
     if (pending_ && pending_->plan.round == message.round) {
-        pending_->stopped = true;
+        if (workers_present()) {
+            pending_->stopped = true;
+        } else {
+            pending_.reset();
+            report(RoundStopped{.sequence = {}, .round = message.round, .later_failures = {}});
+        }
         return;
     }
     if (newest_seen_ && *newest_seen_ >= message.round) {
@@ -248,7 +351,11 @@ void AgentCore::take(const EndJob& message) {
         return;
     }
     job_over_ = true;
-    end_with(Ending{message, message.exit_status != exit_code::kSuccess}, SIGTERM);
+    Ending ending{message, message.exit_status != exit_code::kSuccess && !leaving_};
+    if (leaving_) {
+        ending.outcome.exit_status = exit_code::from_signal(stop_signal_);
+    }
+    end_with(std::move(ending), SIGTERM);
 }
 
 bool AgentCore::workers_present() const {
@@ -350,12 +457,16 @@ void AgentCore::perform(const group_action::Stopped& action) {
             .later_failures = action.later_failures,
             .stopped = action.stopped});
     }
+    if (leaving_ && !ending_) {
+        ending_ = left_job();
+    }
     if (pending_ && !ending_ && stop_signal_ == 0) {
-        PendingRound next = *std::exchange(pending_, std::nullopt);
-        if (next.stopped) {
-            report(RoundStopped{.sequence = {}, .round = next.plan.round, .later_failures = {}});
+        if (pending_->stopped) {
+            const Round round = pending_->plan.round;
+            pending_.reset();
+            report(RoundStopped{.sequence = {}, .round = round, .later_failures = {}});
         } else {
-            begin_round(std::move(next));
+            try_begin();
         }
     }
 }
@@ -385,6 +496,10 @@ void AgentCore::take_stop_signal(int signal) {
         return;
     }
     stop_signal_ = signal;
+    if (signal == SIGTERM && settings_.leaves_on_term && welcomed_ && !ending_) {
+        leave(signal);
+        return;
+    }
     tell(LogLevel::warning, fmt::format("got {}, stopping the job", signal_name(signal)));
     step_group(group_event::Stop{signal});
     if (ending_) {
@@ -405,6 +520,25 @@ void AgentCore::take_stop_signal(int signal) {
                limits::kGiveUpAfterStop;
 }
 
+void AgentCore::leave(int signal) {
+    leaving_ = true;
+    tell(
+        LogLevel::warning,
+        fmt::format("got {}, leaving the job; the other nodes go on", signal_name(signal))
+    );
+    report(Leave{.sequence = {}, .signal = signal});
+    if (pending_) {
+        const Round round = pending_->plan.round;
+        pending_.reset();
+        report(RoundStopped{.sequence = {}, .round = round, .later_failures = {}});
+    }
+    if (workers_present()) {
+        step_group(group_event::Stop{signal, true});
+    } else {
+        ending_ = left_job();
+    }
+}
+
 // ---- the end
 // -------------------------------------------------------------------------------------
 
@@ -413,6 +547,13 @@ void AgentCore::end_without_word(int exit_status, std::string reason, int stop_s
     ending.outcome.exit_status = exit_status;
     ending.outcome.reason = std::move(reason);
     end_with(std::move(ending), stop_signal);
+}
+
+AgentCore::Ending AgentCore::left_job() const {
+    Ending ending;
+    ending.outcome.exit_status = exit_code::from_signal(stop_signal_);
+    ending.outcome.reason = fmt::format("left the job on {}", signal_name(stop_signal_));
+    return ending;
 }
 
 void AgentCore::end_with(Ending ending, int stop_signal) {
@@ -427,7 +568,7 @@ void AgentCore::finish_if_over() {
     if (!ending_ || workers_present() || finished_) {
         return;
     }
-    if (job_over_) {
+    if (job_over_ || leaving_) {
         report(Bye{});
     }
     const EndJob& outcome = ending_->outcome;
@@ -439,13 +580,13 @@ void AgentCore::finish_if_over() {
     actions_.emplace_back(agent_action::Finish{outcome.exit_status, outcome});
 }
 
-template <class Report>
-void AgentCore::report(Report message) {
+template <class Body>
+void AgentCore::report(Body message) {
     message.sequence = SequenceNumber{++last_sequence_};
-    if (unacknowledged_.size() == limits::kUnacknowledgedMax) {
-        unacknowledged_.pop_front();
+    if (reports_.size() == limits::kUnacknowledgedMax) {
+        reports_.pop_front();
     }
-    unacknowledged_.emplace_back(last_sequence_, message);
+    reports_.push_back(Report{last_sequence_, message, false});
     if (welcomed_) {
         send(std::move(message));
     }

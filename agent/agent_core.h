@@ -4,7 +4,11 @@
 //
 // Signals: HUP, INT, QUIT, TERM (stop signals) end the whole job with 128 + signal; local workers
 // get the signal at once, without a way over the network. A second INT kills at once; a second TERM
-// changes nothing. All other signals that come here are forwarded.
+// changes nothing. All other signals that come here are forwarded. Where the settings say so a TERM
+// ends this agent alone, with 143: it stops its workers and says that it leaves.
+//
+// A rendezvous that was lost may come back knowing nothing. Until then workers run on; then the
+// agent claims its place in the round and sends what it reported of that round again.
 #pragma once
 
 #include "agent/worker_environment.h"
@@ -50,6 +54,17 @@ struct StoreFailed {
     std::int64_t wall_time_ms = 0;
 };
 
+/// MASTER_ADDR:MASTER_PORT of the round takes connections.
+struct StoreReached {
+    Round round;
+};
+
+struct StoreUnreachable {
+    Round round;
+    Error reason;
+    std::int64_t wall_time_ms = 0;
+};
+
 struct Signal {
     int signal = 0;
 };
@@ -79,6 +94,8 @@ using AgentEvent = std::variant<
     agent_event::FromServer,
     agent_event::StoreBound,
     agent_event::StoreFailed,
+    agent_event::StoreReached,
+    agent_event::StoreUnreachable,
     agent_event::Signal,
     agent_event::WorkersStarted,
     agent_event::WorkerEnded,
@@ -95,6 +112,13 @@ struct Send {
 struct BindStore {
     Round round;
     std::string address;  ///< the one that we published
+};
+
+/// Find out whether another node's worker store can be reached from here, before workers start.
+struct ReachStore {
+    Round round;
+    std::string address;
+    Port port;
 };
 
 /// Close the worker stores of rounds before `round`.
@@ -160,6 +184,7 @@ struct Finish {
 using AgentAction = std::variant<
     agent_action::Send,
     agent_action::BindStore,
+    agent_action::ReachStore,
     agent_action::DropStoresBefore,
     agent_action::PrepareWorkers,
     agent_action::Spawn,
@@ -178,6 +203,7 @@ struct AgentCoreSettings {
     Join join;  ///< who we are; current_round is filled in by the core
     EnvironmentSettings environment;
     GroupSettings group;
+    bool leaves_on_term = false;  ///< a TERM ends this agent alone
 };
 
 class AgentCore {
@@ -202,8 +228,15 @@ private:
     struct PendingRound {
         RoundPlan plan;
         GroupRank group_rank;
+        bool reached = false;  ///< its store answers from here
         bool stopped =
             false;  ///< before it began; still to be answered when the old workers are gone
+    };
+
+    struct Report {
+        std::uint64_t sequence = 0;
+        AgentMessage message;
+        bool acknowledged = false;
     };
 
     void on(const agent_event::LinkUp& event);
@@ -212,6 +245,8 @@ private:
     void on(const agent_event::FromServer& event);
     void on(const agent_event::StoreBound& event);
     void on(const agent_event::StoreFailed& event);
+    void on(const agent_event::StoreReached& event);
+    void on(const agent_event::StoreUnreachable& event);
     void on(const agent_event::Signal& event);
     void on(const agent_event::WorkersStarted& event);
     void on(const agent_event::WorkerEnded& event);
@@ -229,7 +264,12 @@ private:
     void take(const EndJob& message);
 
     void take_stop_signal(int signal);
+    void leave(int signal);
+    [[nodiscard]] std::optional<RoundClaim> claim() const;
+    [[nodiscard]] std::optional<Round> newest_round() const;
+    void try_begin();
     void begin_round(PendingRound round);
+    void report_store_trouble(Round round, const Error& reason, std::int64_t wall_time_ms);
     void step_group(const GroupEvent& event);
     void perform(const GroupActions& group_actions);
     void perform(const group_action::Spawn& action);
@@ -242,13 +282,14 @@ private:
     void perform(const group_action::Succeeded& action);
     void perform(const group_action::Stopped& action);
 
+    [[nodiscard]] Ending left_job() const;
     void end_without_word(int exit_status, std::string reason, int stop_signal);
     void end_with(Ending ending, int stop_signal);
     void finish_if_over();
     [[nodiscard]] bool workers_present() const;
 
-    template <class Report>
-    void report(Report message);
+    template <class Body>
+    void report(Body message);
     void send(AgentMessage message);
     void tell(LogLevel level, std::string text);
 
@@ -263,7 +304,10 @@ private:
     std::chrono::milliseconds heartbeat_interval_{1'000};
     std::optional<TimePoint> next_heartbeat_;
     std::uint64_t last_sequence_ = 0;
-    std::deque<std::pair<std::uint64_t, AgentMessage>> unacknowledged_;
+    /// Those that the rendezvous hasn't acknowledged, and all of the present round.
+    std::deque<Report> reports_;
+    std::string rendezvous_host_;  ///< as the rendezvous says
+    bool job_began_ = false;       ///< a round has begun, here or without us
 
     std::optional<Round> prepared_;     ///< the newest round whose store was asked for
     std::optional<Round> newest_seen_;  ///< the newest round that began or was stopped here
@@ -274,6 +318,7 @@ private:
     std::uint64_t next_worker_id_ = 1;
 
     int stop_signal_ = 0;  ///< the first stop signal that we got
+    bool leaving_ = false;
     int interrupts_ = 0;
     std::optional<TimePoint> give_up_;  ///< when to end without hearing from the rendezvous
     std::optional<Ending> ending_;

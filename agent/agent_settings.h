@@ -66,6 +66,9 @@ struct AgentSettings {
     std::string working_folder;            ///< of the workers; empty: the agent's
 
     std::chrono::milliseconds shutdown_timeout{30'000};  ///< from TERM to KILL
+    bool leaves_on_term = false;  ///< TERM ends this agent alone, the other nodes go on
+    int membership_signal = 0;  ///< to the workers before a stop because nodes come or go; 0: none
+    std::chrono::milliseconds membership_grace{10'000};  ///< from it to the stop
     std::set<int> forward_signals;  ///< besides USR1 and USR2: passed on, the job goes on
     std::string report_file;        ///< where the job's JSON report goes; empty: nowhere
     std::set<int> passed_fds;       ///< descriptors of ours, above 2, that workers get as they are

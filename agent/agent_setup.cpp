@@ -89,7 +89,10 @@ AgentCoreSettings core_settings(const AgentSettings& settings, const std::string
         .host = settings.info.host,
         .program = settings.program,
         .grace = settings.shutdown_timeout,
+        .membership_signal = settings.membership_signal,
+        .membership_grace = settings.membership_grace,
     };
+    core.leaves_on_term = settings.leaves_on_term;
     return core;
 }
 

@@ -11,6 +11,7 @@
 #include "agent/out_of_memory.h"
 #include "agent/output_pump.h"
 #include "agent/signal_inbox.h"
+#include "agent/store_probe.h"
 #include "agent/sweeper.h"
 #include "agent/terminal.h"
 #include "agent/worker_streams.h"
@@ -75,6 +76,7 @@ private:
     void step(const AgentEvent& event);
     void perform(const agent_action::Send& action);
     void perform(const agent_action::BindStore& action);
+    void perform(const agent_action::ReachStore& action);
     void perform(const agent_action::DropStoresBefore& action);
     void perform(const agent_action::PrepareWorkers& action);
     void perform(const agent_action::Spawn& action);
@@ -122,6 +124,7 @@ private:
     std::vector<WorkerId> batch_ids_;  ///< by index of the batch
     std::vector<StartFailure> start_failures_;
     std::map<Round, std::shared_ptr<void>> stores_;
+    std::unique_ptr<StoreProbe> probe_;  ///< of another node's store, before a round
 
     Sweeper sweeper_;
     boost::asio::posix::stream_descriptor front_;
@@ -249,6 +252,22 @@ void Supervisor::Implementation::perform(const agent_action::BindStore& action) 
         event = agent_event::StoreFailed{action.round, store.error(), wall_time_ms()};
     }
     boost::asio::post(io_context_, [this, event] { step(event); });
+}
+
+void Supervisor::Implementation::perform(const agent_action::ReachStore& action) {
+    probe_ = std::make_unique<StoreProbe>(
+        io_context_,
+        action.address,
+        action.port,
+        [this, round = action.round](const Result<void>& reached) {
+            probe_.reset();
+            if (reached) {
+                step(agent_event::StoreReached{round});
+            } else {
+                step(agent_event::StoreUnreachable{round, reached.error(), wall_time_ms()});
+            }
+        }
+    );
 }
 
 void Supervisor::Implementation::perform(const agent_action::DropStoresBefore& action) {
@@ -558,6 +577,7 @@ void Supervisor::Implementation::finish_step() {
     }
     timer_.cancel();
     terminal_.give_back();
+    probe_.reset();
     sweeper_.stop();
     front_.close();
     signals_.stop();

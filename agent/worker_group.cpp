@@ -118,7 +118,8 @@ void WorkerGroup::take_end(const WorkerEnd& end, TimePoint now, GroupActions& ac
         return;
     }
     worker->ended = true;
-    const bool is_failure = !end.status.succeeded() && !worker->failed_start;
+    const bool is_failure =
+        !end.status.succeeded() && !worker->failed_start && !notice_until_.has_value();
     if (is_failure && !was_stopped_by_us(*worker, end.status)) {
         take_failure(failure_of(*worker, end, now), now, actions);
     } else if (worker->signaled_with != 0 || worker->killed) {
@@ -144,12 +145,30 @@ void WorkerGroup::on(const group_event::Stop& event, TimePoint now, GroupActions
     if (state_ == State::sweeping || state_ == State::stopped) {
         return;
     }
-    stop_all(event.signal, now, actions);
+    if (event.for_membership && settings_.membership_signal != 0 && state_ == State::running &&
+        !stop_requested_) {
+        give_notice(now, actions);
+    } else {
+        stop_all(event.signal, now, actions);
+    }
     settle(actions);
+}
+
+void WorkerGroup::give_notice(TimePoint now, GroupActions& actions) {
+    stop_requested_ = true;
+    state_ = State::stopping;
+    notice_until_ = now + settings_.membership_grace;
+    for (const Worker& worker : workers_) {
+        if (!worker.ended) {
+            actions.emplace_back(group_action::SignalWorker{worker.id, settings_.membership_signal}
+            );
+        }
+    }
 }
 
 void WorkerGroup::stop_all(int signal, TimePoint now, GroupActions& actions) {
     stop_requested_ = true;
+    notice_until_.reset();
     if (state_ == State::running) {
         state_ = State::stopping;
     }
@@ -173,6 +192,7 @@ void WorkerGroup::on(const group_event::Kill&, TimePoint now, GroupActions& acti
 
 void WorkerGroup::kill_all(TimePoint now, GroupActions& actions) {
     stop_requested_ = true;
+    notice_until_.reset();
     if (state_ == State::running) {
         state_ = State::stopping;
     }
@@ -236,6 +256,10 @@ void WorkerGroup::on(const group_event::Swept&, TimePoint, GroupActions& actions
 }
 
 void WorkerGroup::on(const group_event::Tick&, TimePoint now, GroupActions& actions) {
+    if (notice_until_ && now >= *notice_until_) {
+        stop_all(SIGTERM, now, actions);
+        return;
+    }
     if (!deadline_ || now < *deadline_) {
         return;
     }
@@ -253,6 +277,7 @@ void WorkerGroup::settle(GroupActions& actions) {
     if (state_ == State::stopping) {
         state_ = State::sweeping;
         deadline_.reset();
+        notice_until_.reset();
         actions.emplace_back(group_action::Sweep{});
     } else if (state_ == State::running && !failed_ && !success_reported_) {
         success_reported_ = true;

@@ -77,6 +77,8 @@ struct Ended {
 /// Stop with `signal`; the grace time runs from the first stop on.
 struct Stop {
     int signal = 0;
+    /// Nodes come or go: workers may save first, where they are given a signal and time for that.
+    bool for_membership = false;
 };
 
 /// Kill whatever is alive, now.
@@ -187,6 +189,8 @@ struct GroupSettings {
     std::string host;
     std::string program;  ///< for messages
     std::chrono::milliseconds grace{30'000};
+    int membership_signal = 0;  ///< before the stop for a change of nodes; 0: none
+    std::chrono::milliseconds membership_grace{10'000};  ///< from that signal to the stop
 };
 
 class WorkerGroup {
@@ -208,7 +212,12 @@ public:
     [[nodiscard]] Round round() const { return round_; }
 
     /// When Tick is due.
-    [[nodiscard]] std::optional<TimePoint> deadline() const { return deadline_; }
+    [[nodiscard]] std::optional<TimePoint> deadline() const {
+        return notice_until_ ? notice_until_ : deadline_;
+    }
+
+    /// All workers have ended with 0, and nothing has stopped the group since.
+    [[nodiscard]] bool succeeded() const { return success_reported_; }
 
     [[nodiscard]] std::size_t size() const { return workers_.size(); }
 
@@ -239,6 +248,7 @@ private:
     Worker* find(WorkerId id);
     void take_end(const WorkerEnd& end, TimePoint now, GroupActions& actions);
     void take_failure(WorkerFailure failure, TimePoint now, GroupActions& actions);
+    void give_notice(TimePoint now, GroupActions& actions);
     void stop_all(int signal, TimePoint now, GroupActions& actions);
     void kill_all(TimePoint now, GroupActions& actions);
     void give_up_all(GroupActions& actions);
@@ -257,6 +267,7 @@ private:
     std::vector<Worker> workers_;
     State state_ = State::spawning;
     std::optional<TimePoint> deadline_;
+    std::optional<TimePoint> notice_until_;  ///< whoever ends before has done as it was asked
     std::vector<WorkerEnd> held_ends_;
     std::vector<int> held_signals_;
     bool stop_requested_ = false;

@@ -24,7 +24,7 @@ constexpr std::uint8_t kServerTypesBase = 0x81;
 
 // Joined by index, so that a new alternative has to be added at the end.
 static_assert(std::is_same_v<std::variant_alternative_t<0, AgentMessage>, Join>);
-static_assert(std::is_same_v<std::variant_alternative_t<7, AgentMessage>, Bye>);
+static_assert(std::is_same_v<std::variant_alternative_t<8, AgentMessage>, Leave>);
 static_assert(std::is_same_v<std::variant_alternative_t<1, ServerMessage>, Refused>);
 static_assert(std::is_same_v<std::variant_alternative_t<7, ServerMessage>, EndJob>);
 

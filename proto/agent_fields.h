@@ -96,6 +96,16 @@ void fields(Io& io, typename Io::template Ref<RoundPlan> plan) {
     );
 }
 
+template <class Io>
+void fields(Io& io, typename Io::template Ref<RoundClaim> claim) {
+    io.number(claim.round);
+    io.number(claim.group_rank);
+    io.number(claim.nodes);
+    io.number(claim.restart_count);
+    io.text(claim.master_address, limits::kNameBytesMax);
+    io.number(claim.master_port);
+}
+
 // ---- agent -> rendezvous
 
 template <class Io>
@@ -108,6 +118,9 @@ void fields(Io& io, typename Io::template Ref<Join> join) {
     const auto number = [](Io& each_io, auto& value) { each_io.number(value); };
     io.optional(join.requested_rank, number);
     io.optional(join.current_round, number);
+    io.number(join.job_began);
+    io.optional(join.newest_round, number);
+    io.optional(join.claim, [](Io& each_io, auto& claim) { fields(each_io, claim); });
 }
 
 template <class Io>
@@ -152,11 +165,19 @@ void fields(Io& io, typename Io::template Ref<Bye> message) {
     io.number(message.sequence);
 }
 
+template <class Io>
+void fields(Io& io, typename Io::template Ref<Leave> message) {
+    io.number(message.sequence);
+    io.number(message.signal);
+}
+
 // ---- rendezvous -> agent
 
 template <class Io>
 void fields(Io& io, typename Io::template Ref<Welcome> message) {
     io.number(message.heartbeat_interval);
+    io.number(message.send_again);
+    io.text(message.host, limits::kNameBytesMax);
 }
 
 /// Never changes, so that a peer of any version can read why it was declined.
@@ -177,6 +198,9 @@ void fields(Io& io, typename Io::template Ref<Waiting> message) {
     io.number(message.present);
     io.number(message.spare);
     io.number(message.restart_in);
+    io.list(message.refused, limits::kRefusalsKeptMax, [](Io& each_io, auto& text, std::size_t) {
+        each_io.text(text, limits::kListedTextBytesMax);
+    });
 }
 
 template <class Io>
@@ -197,6 +221,7 @@ void fields(Io& io, typename Io::template Ref<StopRound> message) {
     io.optional(message.failure, [](Io& each_io, auto& failure) { fields(each_io, failure); });
     io.number(message.signal);
     io.number(message.last);
+    io.choice(message.kind, StopKind::rendezvous_lost);
 }
 
 template <class Io>

@@ -55,6 +55,19 @@ struct JobSpec {
 // ---- agent -> rendezvous
 // -------------------------------------------------------------------------------------------
 
+/// A node's place in a round, as an agent tells it to a rendezvous that may have been restarted and
+/// knows nothing: from the claims of all its nodes it has the round again.
+struct RoundClaim {
+    Round round{};
+    GroupRank group_rank{};
+    NodeCount nodes{1};  ///< of the round
+    RestartCount restart_count{};
+    std::string master_address{};
+    Port master_port{};
+
+    friend bool operator==(const RoundClaim&, const RoundClaim&) = default;
+};
+
 /// First message of a connection. After a lost connection the same incarnation joins again and says
 /// in which round it is.
 struct Join {
@@ -65,6 +78,9 @@ struct Join {
     JobSpec spec;
     std::optional<GroupRank> requested_rank;  ///< --node_rank
     std::optional<Round> current_round;       ///< of a resuming agent whose workers run
+    bool job_began = false;                   ///< it knows that the job has begun a round
+    std::optional<Round> newest_round{};      ///< that it was told of
+    std::optional<RoundClaim> claim{};        ///< of the newest round that it began
 
     friend bool operator==(const Join&, const Join&) = default;
 };
@@ -126,6 +142,15 @@ struct StopJob {
     friend bool operator==(const StopJob&, const StopJob&) = default;
 };
 
+/// This agent was told by `signal` to go while the others go on: the round is stopped, the next one
+/// is without it. It stops its workers, reports that and says Bye.
+struct Leave {
+    SequenceNumber sequence;
+    std::int32_t signal = 0;
+
+    friend bool operator==(const Leave&, const Leave&) = default;
+};
+
 /// The last message: this agent has nothing more to report and goes.
 struct Bye {
     SequenceNumber sequence;
@@ -141,7 +166,8 @@ using AgentMessage = std::variant<
     WorkersSucceeded,
     RoundStopped,
     StopJob,
-    Bye>;
+    Bye,
+    Leave>;
 
 // ---- rendezvous -> agent
 // -------------------------------------------------------------------------------------------
@@ -149,6 +175,10 @@ using AgentMessage = std::variant<
 struct Welcome {
     std::chrono::milliseconds heartbeat_interval{
         1'000};  ///< the job's; the first node that joined set it
+    /// The rendezvous doesn't know what this agent reported before (it was restarted): everything
+    /// of its newest round is to be sent again.
+    bool send_again = false;
+    std::string host{};  ///< host name of the rendezvous
 
     friend bool operator==(const Welcome&, const Welcome&) = default;
 };
@@ -181,6 +211,7 @@ struct Waiting {
     /// Nobody is missing: the next round begins after this time (--restart_delay). 0: no such
     /// delay.
     std::chrono::milliseconds restart_in{0};
+    std::vector<std::string> refused{};  ///< nodes that were declined, each with the reason
 
     friend bool operator==(const Waiting&, const Waiting&) = default;
 };
@@ -202,6 +233,16 @@ struct BeginRound {
     friend bool operator==(const BeginRound&, const BeginRound&) = default;
 };
 
+/// Why a round is stopped.
+enum class StopKind : std::uint8_t {
+    worker_failure = 0,
+    node_lost = 1,
+    node_joined = 2,
+    job_stopped = 3,      ///< by a signal to an agent
+    node_left = 4,        ///< by a signal to an agent that leaves alone
+    rendezvous_lost = 5,  ///< the round was being stopped when the rendezvous was lost
+};
+
 /// Stop the workers of `round` now and answer RoundStopped. `last` says that no round is expected
 /// to follow, for the log only: it is EndJob that ends the job.
 struct StopRound {
@@ -212,6 +253,7 @@ struct StopRound {
     std::int32_t signal =
         0;  ///< forwarded to the workers where a signal is the reason, else 0 (TERM)
     bool last = false;
+    StopKind kind = StopKind::worker_failure;
 
     friend bool operator==(const StopRound&, const StopRound&) = default;
 };

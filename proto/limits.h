@@ -79,6 +79,8 @@ inline constexpr std::chrono::milliseconds kHeartbeatIntervalMin{10};
 inline constexpr std::int32_t kHeartbeatMissesMax = 1'000;
 inline constexpr std::chrono::milliseconds kStoreReadyTimeout{
     60'000};  ///< for group rank 0 to bind the worker store
+inline constexpr std::chrono::milliseconds kRebuildTimeout{
+    10'000};  ///< for the nodes of a round to come back to a restarted rendezvous
 inline constexpr std::chrono::milliseconds kShortRound{
     60'000};  ///< a round that lived less counts against membership_rounds_max
 inline constexpr std::chrono::milliseconds kRestartDelayMax{
@@ -106,6 +108,9 @@ inline constexpr std::chrono::milliseconds kLinkCloseTimeout{
 
 // The agent.
 inline constexpr std::int32_t kCpusMax = 65'536;  ///< numbers of CPUs and of NUMA nodes
+inline constexpr std::chrono::milliseconds kReachStoreTimeout{
+    10'000};  ///< for another node's worker store to answer
+inline constexpr std::chrono::milliseconds kReachStorePause{100};  ///< between two attempts
 inline constexpr std::size_t kHeldSignalsMax =
     64;  ///< forwarded signals before workers have started
 inline constexpr std::size_t kUnacknowledgedMax =

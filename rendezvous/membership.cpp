@@ -14,8 +14,9 @@
 
 namespace ddprun {
 
-Membership::Membership(JobId job) {
+Membership::Membership(JobId job, std::string host) {
     state_.job = std::move(job);
+    state_.host = std::move(host);
 }
 
 Membership::Membership(MembershipState state) : state_(std::move(state)) {}
@@ -34,7 +35,8 @@ std::optional<Stamp> Membership::deadline() const {
           state_.last_call_deadline,
           state_.store_deadline,
           state_.restart_at,
-          state_.waiting_due}) {
+          state_.waiting_due,
+          state_.rebuild_deadline}) {
         if (each && (!earliest || *each < *earliest)) {
             earliest = each;
         }
@@ -69,6 +71,9 @@ void Membership::handle(const MembershipEvent& /*event*/, const DeadlineExpired&
         deadline.reset();
         return true;
     };
+    if (expired(state_.rebuild_deadline)) {
+        give_up_rebuild();
+    }
     if (expired(state_.last_call_deadline)) {
         state_.last_call_deadline = now_;  // stays expired: the next try_seal may seal
         try_seal();
@@ -130,7 +135,7 @@ void Membership::remove_node(NodeId node, const Departure& departure) {
     if (was_active) {
         set_seat(*seat, SeatState::lost);
     }
-    state_.unclean_nodes -= found->second.unclean_round ? 1 : 0;
+    state_.unfit_nodes -= is_fit(found->second) ? 0 : 1;
     state_.nodes.erase(found);
 
     switch (state_.phase) {
@@ -172,7 +177,7 @@ void Membership::gather() {
         state_.join_deadline = after(state_.spec->join_timeout);
     }
     // Only before the first round are more nodes than MIN worth waiting for.
-    if (state_.rounds_sealed > 0 || clean_nodes() < state_.spec->min_nodes.value()) {
+    if (state_.rounds_sealed > 0 || fit_nodes() < state_.spec->min_nodes.value()) {
         state_.last_call_deadline.reset();
     } else if (!state_.last_call_deadline) {
         state_.last_call_deadline = after(state_.spec->last_call_timeout);
@@ -185,10 +190,10 @@ void Membership::gather() {
 }
 
 void Membership::try_seal() {
-    if (state_.phase != Phase::gathering) {
+    if (state_.phase != Phase::gathering || state_.rebuild_deadline) {
         return;
     }
-    const std::int32_t count = clean_nodes();
+    const std::int32_t count = fit_nodes();
     const bool last_call_over = state_.rounds_sealed > 0 ||
                                 (state_.last_call_deadline && *state_.last_call_deadline <= now_);
     if (count >= state_.spec->max_nodes.value() ||
@@ -208,6 +213,7 @@ void Membership::seal() {
     state_.round_began = now_;
 
     state_.plan = RoundPlan{};
+    state_.adopted = false;
     ++state_.rounds_sealed;
     state_.plan.round = state_.next_round;
     state_.next_round = Round{state_.next_round.value() + 1};
@@ -290,7 +296,11 @@ void Membership::finish_stopping() {
     }
     switch (state_.cause.kind) {
         case StopCause::Kind::worker_failure: after_failure(); return;
-        case StopCause::Kind::node_lost: after_membership_change(RoundReason::node_lost); return;
+        case StopCause::Kind::node_lost:
+        case StopCause::Kind::node_left:
+        case StopCause::Kind::rendezvous_lost:
+            after_membership_change(RoundReason::node_lost);
+            return;
         case StopCause::Kind::node_joined:
             after_membership_change(RoundReason::node_joined);
             return;
@@ -306,6 +316,7 @@ void Membership::end_job(std::int32_t exit_status, std::string reason) {
     state_.last_call_deadline.reset();
     state_.store_deadline.reset();
     state_.waiting_due.reset();
+    state_.rebuild_deadline.reset();
     state_.restart_at.reset();
     std::sort(
         state_.stopped.begin(),
@@ -392,21 +403,29 @@ void Membership::set_seat(Seat& seat, SeatState state) {
     count(seat.state, 1);
 }
 
-std::int32_t Membership::clean_nodes() const {
-    return static_cast<std::int32_t>(state_.nodes.size()) - state_.unclean_nodes;
+std::int32_t Membership::fit_nodes() const {
+    return static_cast<std::int32_t>(state_.nodes.size()) - state_.unfit_nodes;
 }
 
 Waiting Membership::waiting() const {
     Waiting message;
+    std::int32_t leaving = 0;
     for (const auto& [node, living] : state_.nodes) {
-        if (message.joined.size() < static_cast<std::size_t>(limits::kWaitingNamesMax)) {
+        if (!living.leaving &&
+            message.joined.size() < static_cast<std::size_t>(limits::kWaitingNamesMax)) {
             message.joined.push_back(living.info.host);
         }
+        leaving += living.leaving ? 1 : 0;
     }
-    message.present = NodeCount{static_cast<std::int32_t>(state_.nodes.size())};
+    message.present = NodeCount{static_cast<std::int32_t>(state_.nodes.size()) - leaving};
+    message.refused = state_.refusals;
     message.missing =
         NodeCount{std::max(0, state_.spec->min_nodes.value() - message.present.value())};
     return message;
+}
+
+Welcome Membership::welcome(bool send_again) const {
+    return Welcome{state_.spec->heartbeat_interval, send_again, state_.host};
 }
 
 StopRound Membership::stop_message() const {
@@ -415,6 +434,7 @@ StopRound Membership::stop_message() const {
     message.reason = state_.cause.text;
     message.signal = state_.cause.signal;
     message.last = state_.cause.kind == StopCause::Kind::job_stopped;
+    message.kind = state_.cause.kind;
     if (state_.cause.kind == StopCause::Kind::worker_failure) {
         message.failure = state_.failures.front();
         message.last = failure_is_final();

@@ -18,7 +18,8 @@ namespace ddprun {
 
 class Membership {
 public:
-    explicit Membership(JobId job);
+    /// `host` is the name that agents are told as the rendezvous's.
+    explicit Membership(JobId job, std::string host = {});
 
     /// Goes on from a stored state.
     explicit Membership(MembershipState state);
@@ -42,6 +43,7 @@ private:
     void handle(const MembershipEvent& event, const WorkersSucceeded& report);
     void handle(const MembershipEvent& event, const RoundStopped& report);
     void handle(const MembershipEvent& event, const StopJob& report);
+    void handle(const MembershipEvent& event, const Leave& report);
     void handle(const MembershipEvent& event, const Bye& report);
     void handle(const MembershipEvent& event, const NodeLost& lost);
     void handle(const MembershipEvent& event, const DeadlineExpired& expired);
@@ -55,6 +57,13 @@ private:
     void say_again(const Node& node);
     void mark_unclean(Node& node, Round round);
     void consider_newcomer(Node& node);
+    void remember_rounds(const Join& join);
+    [[nodiscard]] bool adopt(Node& node, const RoundClaim& claim);
+    void adopt_round(const RoundClaim& claim);
+    void take_seat(Node& node, const RoundClaim& claim);
+    void await_former_nodes();
+    void finish_rebuild();
+    void give_up_rebuild();
     void tell_spare(Node& node);
 
     [[nodiscard]] Node* living(const MembershipEvent& event);
@@ -88,7 +97,8 @@ private:
     [[nodiscard]] bool failure_is_final() const;
     void end_job(std::int32_t exit_status, std::string reason);
 
-    [[nodiscard]] std::int32_t clean_nodes() const;
+    [[nodiscard]] std::int32_t fit_nodes() const;
+    [[nodiscard]] Welcome welcome(bool send_again) const;
     [[nodiscard]] Waiting waiting() const;
     [[nodiscard]] StopRound stop_message() const;
     [[nodiscard]] Stamp after(std::chrono::milliseconds delay) const;

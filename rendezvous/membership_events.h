@@ -42,6 +42,7 @@ struct MembershipEvent {
         WorkersSucceeded,
         RoundStopped,
         StopJob,
+        Leave,
         Bye,
         NodeLost,
         DeadlineExpired>
@@ -82,6 +83,7 @@ struct Happened {
         round_begun = 6,
         round_stopping = 7,
         job_ended = 8,
+        round_adopted = 9,  ///< of a rendezvous before this one, told by its agents
     };
 
     What what = What::node_joined;

@@ -19,6 +19,13 @@ bool timeout_makes_sense(std::chrono::milliseconds timeout) {
     return timeout.count() >= 0 && timeout <= limits::kTimeoutMax;
 }
 
+bool claim_makes_sense(const RoundClaim& claim) {
+    return claim.round.value() >= 0 && claim.round.value() <= limits::kRoundMax &&
+           claim.nodes.value() >= 1 && claim.nodes.value() <= limits::kNodesMax &&
+           claim.group_rank.value() >= 0 && claim.group_rank.value() < claim.nodes.value() &&
+           claim.restart_count.value() >= 0;
+}
+
 /// What makes no sense in a Join, or null.
 const char* nonsense_in(const Join& join) {
     const JobSpec& spec = join.spec;
@@ -47,9 +54,13 @@ const char* nonsense_in(const Join& join) {
         !timeout_makes_sense(spec.restart_delay) || !timeout_makes_sense(spec.min_uptime)) {
         return "rules for restarts out of range";
     }
-    if (join.current_round &&
-        (join.current_round->value() < 0 || join.current_round->value() > limits::kRoundMax)) {
-        return "a round out of range";
+    for (const std::optional<Round>& round : {join.current_round, join.newest_round}) {
+        if (round && (round->value() < 0 || round->value() > limits::kRoundMax)) {
+            return "a round out of range";
+        }
+    }
+    if (join.claim && !claim_makes_sense(*join.claim)) {
+        return "a claim out of range";
     }
     return nullptr;
 }
@@ -70,6 +81,7 @@ void Membership::handle(const MembershipEvent& event, const Join& join) {
         refuse(event, join, std::move(*refused));
         return;
     }
+    remember_rounds(join);
     const auto found = state_.nodes.find(event.node);
     if (found != state_.nodes.end() && found->second.incarnation == event.incarnation) {
         resume(*found, join);
@@ -101,7 +113,7 @@ std::optional<Refused> Membership::refusal_of(const MembershipEvent& event, cons
     if (comes_back) {
         return std::nullopt;
     }
-    if (state_.phase == Phase::ended) {
+    if (state_.phase == Phase::ended && !join.job_began) {
         return Refused{
             RefusalReason::job_over,
             fmt::format(
@@ -153,6 +165,9 @@ void Membership::refuse(const MembershipEvent& event, const Join& join, Refused 
     if (awaits_nodes && state_.refusals.size() < limits::kRefusalsKeptMax &&
         std::find(state_.refusals.begin(), state_.refusals.end(), text) == state_.refusals.end()) {
         state_.refusals.push_back(text);
+        if (state_.waiting_due) {
+            state_.waiting_due = std::min(*state_.waiting_due, after(limits::kWaitingDelay));
+        }
     }
     tell(Happened::What::node_refused, event.node, text);
     actions_.emplace_back(Refuse{event.node, event.incarnation, std::move(refused)});
@@ -186,11 +201,17 @@ void Membership::admit(const MembershipEvent& event, const Join& join) {
         node.first,
         fmt::format("{} joined", describe_node(node.second.info))
     );
-    send(node, Welcome{state_.spec->heartbeat_interval});
+    send(node, welcome(join.job_began));
     if (state_.phase == Phase::ended) {
-        // Its old self's end was the last thing that the job waited for.
+        // Its old self's end was the last thing that the job waited for, or it was cut off.
         send(node, state_.end);
         return;
+    }
+    if (join.claim && adopt(node, *join.claim)) {
+        return;
+    }
+    if (join.job_began) {
+        await_former_nodes();
     }
     if (join.current_round) {
         mark_unclean(node, *join.current_round);
@@ -205,7 +226,7 @@ void Membership::resume(Node& node, const Join& join) {
         node.first,
         fmt::format("{} is back", describe_node(node.second.info))
     );
-    send(node, Welcome{state_.spec->heartbeat_interval});
+    send(node, welcome(false));
     // Where it has a place in the round, an agent that still has workers of an older one ends them
     // before it obeys.
     if (join.current_round && !node.second.seat && !node.second.unclean_round &&
@@ -238,7 +259,11 @@ void Membership::say_again(const Node& node) {
                 send(node, PrepareRound{state_.plan.round});
             }
             return;
-        case Phase::running: send(node, BeginRound{state_.plan, *node.second.seat}); return;
+        case Phase::running:
+            if (!state_.adopted) {  // else it was the node that told us
+                send(node, BeginRound{state_.plan, *node.second.seat});
+            }
+            return;
         case Phase::stopping: send(node, stop_message()); return;
         case Phase::gathering:
         case Phase::delaying:
@@ -247,8 +272,8 @@ void Membership::say_again(const Node& node) {
 }
 
 void Membership::mark_unclean(Node& node, Round round) {
+    state_.unfit_nodes += is_fit(node.second) ? 1 : 0;
     node.second.unclean_round = round;
-    ++state_.unclean_nodes;
     state_.next_round = Round{std::max(state_.next_round.value(), round.value() + 1)};
     say_again(node);
 }
@@ -258,7 +283,7 @@ void Membership::consider_newcomer(Node& node) {
         gather();
         return;
     }
-    if (node.second.unclean_round || node.second.seat) {
+    if (!is_fit(node.second) || node.second.seat || state_.rebuild_deadline) {
         return;
     }
     const bool room =

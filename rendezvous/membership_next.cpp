@@ -83,6 +83,7 @@ void Membership::leave_round(RoundReason reason, const std::string& text) {
     state_.next_reason = reason;
     state_.next_reason_text = text;
     state_.store_deadline.reset();
+    state_.rebuild_deadline.reset();
     state_.seats.clear();
     for (Node& node : state_.nodes) {
         node.second.seat.reset();

@@ -31,7 +31,7 @@ std::string_view take_number(std::string_view& text) {
 std::vector<const Node*> select(const std::map<NodeId, LivingNode>& nodes, std::size_t count_max) {
     std::vector<const Node*> selected;
     for (const Node& node : nodes) {
-        if (!node.second.unclean_round) {
+        if (is_fit(node.second)) {
             selected.push_back(&node);
         }
     }

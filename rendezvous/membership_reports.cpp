@@ -50,6 +50,10 @@ void Membership::handle(const MembershipEvent& event, const WorkerFailed& report
         case Phase::stopping:
             add_failure(report.failure);
             set_seat(*seat, SeatState::failed);
+            if (state_.cause.kind == StopCause::Kind::rendezvous_lost) {
+                state_.cause = {
+                    StopCause::Kind::worker_failure, describe_failure(report.failure), 0};
+            }
             return;
     }
 }
@@ -80,12 +84,13 @@ void Membership::handle(const MembershipEvent& event, const RoundStopped& report
     }
     if (node->second.unclean_round == report.round) {
         node->second.unclean_round.reset();
-        --state_.unclean_nodes;
+        state_.unfit_nodes -= is_fit(node->second) ? 1 : 0;
         consider_newcomer(*node);
         return;
     }
     Seat* seat = seat_in(event, report.round);
-    if (seat == nullptr || state_.phase != Phase::stopping) {
+    const bool is_stopping = state_.phase == Phase::stopping;
+    if (seat == nullptr || !(is_stopping || (state_.phase == Phase::running && state_.adopted))) {
         return;
     }
     for (const WorkerFailure& failure : report.later_failures) {
@@ -94,6 +99,15 @@ void Membership::handle(const MembershipEvent& event, const RoundStopped& report
     add_stopped(report.stopped);
     if (seat->state == SeatState::running || seat->state == SeatState::failed) {
         set_seat(*seat, SeatState::stopped);
+    }
+    if (!is_stopping) {
+        // The cause may still be told by another node; if not, it was a change of nodes.
+        stop_round(
+            {StopCause::Kind::rendezvous_lost,
+             "the round was being stopped when the rendezvous was lost",
+             0}
+        );
+        return;
     }
     finish_stopping();
 }
@@ -120,6 +134,36 @@ void Membership::handle(const MembershipEvent& event, const StopJob& report) {
                 state_.cause = std::move(cause);
             }
             return;
+        case Phase::ended: return;
+    }
+}
+
+void Membership::handle(const MembershipEvent& event, const Leave& report) {
+    Node* node = reporter(event, report.sequence);
+    if (node == nullptr || node->second.leaving) {
+        return;
+    }
+    state_.unfit_nodes += is_fit(node->second) ? 1 : 0;
+    node->second.leaving = true;
+    const std::string text = fmt::format(
+        "{} leaves ({})", describe_node(node->second.info), describe_signal(report.signal)
+    );
+    tell(Happened::What::node_left, node->first, text);
+    const Seat* seat = seat_of(*node);
+    switch (state_.phase) {
+        case Phase::gathering: gather(); return;
+        case Phase::delaying: return;
+        case Phase::preparing:
+            if (seat != nullptr) {
+                next_round(state_.next_reason, state_.next_reason_text);
+            }
+            return;
+        case Phase::running:
+            if (seat != nullptr && seat->state == SeatState::running) {
+                stop_round({StopCause::Kind::node_left, text, 0});
+            }
+            return;
+        case Phase::stopping:
         case Phase::ended: return;
     }
 }

@@ -35,9 +35,15 @@ struct LivingNode {
     /// It came back with workers of a round that isn't its own any more, and was told to stop them.
     std::optional<Round> unclean_round;
     bool told_spare = false;  ///< knows that it waits as a spare
+    bool leaving = false;     ///< it goes and takes part in no further round
 
     friend bool operator==(const LivingNode&, const LivingNode&) = default;
 };
+
+/// May take part in a coming round.
+[[nodiscard]] inline bool is_fit(const LivingNode& node) {
+    return !node.unclean_round && !node.leaving;
+}
 
 enum class SeatState : std::uint8_t {
     running = 0,    ///< may have living workers
@@ -49,7 +55,7 @@ enum class SeatState : std::uint8_t {
 
 /// A node's place in the round; its index is the group rank.
 struct Seat {
-    NodeId node;
+    NodeId node;  ///< empty in an adopted round until its node has come
     Incarnation incarnation{};
     SeatState state = SeatState::running;
 
@@ -58,12 +64,7 @@ struct Seat {
 
 /// Why the round is being stopped.
 struct StopCause {
-    enum class Kind : std::uint8_t {
-        worker_failure = 0,
-        node_lost = 1,
-        node_joined = 2,
-        job_stopped = 3,  ///< by a signal to an agent
-    };
+    using Kind = StopKind;
 
     Kind kind = Kind::worker_failure;
     std::string text;
@@ -74,12 +75,13 @@ struct StopCause {
 
 struct MembershipState {
     JobId job;
+    std::string host;             ///< host name of the rendezvous
     std::optional<JobSpec> spec;  ///< of the first node that joined
     Phase phase = Phase::gathering;
 
     std::map<NodeId, LivingNode> nodes;
     std::uint64_t arrivals = 0;
-    std::int32_t unclean_nodes = 0;  ///< nodes with an unclean_round
+    std::int32_t unfit_nodes = 0;  ///< that have an unclean_round or leave
 
     Round next_round{};
     std::int64_t rounds_sealed = 0;
@@ -92,7 +94,8 @@ struct MembershipState {
     std::vector<Seat> seats;        ///< of the sealed round; empty while gathering
     std::int32_t active_seats = 0;  ///< running or failed
     std::int32_t succeeded_seats = 0;
-    Stamp round_began{};  ///< of its seal, and then of its begin
+    Stamp round_began{};            ///< of its seal, and then of its begin
+    bool adopted = false;           ///< the round was begun by a rendezvous before this one
 
     StopCause cause;                        ///< in stopping
     std::optional<StopCause> stop_request;  ///< a StopJob that came after a final failure
@@ -105,6 +108,7 @@ struct MembershipState {
     std::optional<Stamp> last_call_deadline;
     std::optional<Stamp> store_deadline;
     std::optional<Stamp> waiting_due;
+    std::optional<Stamp> rebuild_deadline;  ///< for nodes that a rendezvous before this one had
 
     EndJob end;                         ///< in ended
     std::vector<Incarnation> replaced;  ///< former lives that a newer one replaced, latest last

@@ -12,8 +12,9 @@ namespace ddprun::sim {
 namespace {
 
 constexpr std::int64_t kJoinTimeout = 30'000;
-constexpr std::int64_t kEventsMax = 200'000;  ///< of a job; a usual one has some thousands
-constexpr std::int64_t kQuietTime = 400'000;  ///< after the faults; every job has ended by then
+constexpr std::int64_t kEventsMax = 200'000;    ///< of a job; a usual one has some thousands
+constexpr std::int64_t kDaemonGoneMax = 8'000;  ///< less than an agent waits for it
+constexpr std::int64_t kQuietTime = 400'000;    ///< after the faults; every job has ended by then
 
 }  // namespace
 
@@ -37,6 +38,7 @@ JobPlan plan_of_seed(std::uint64_t seed) {
     plan.signals = random.one_in(4);
     plan.restart_delay = random.one_in(3) ? random.between(1, 3'000) : 0;
     plan.min_uptime = random.one_in(3) ? random.between(1, 5'000) : 0;
+    plan.rendezvous_dies = random.one_in(3);
     return plan;
 }
 
@@ -121,7 +123,7 @@ void JobSim::next_fault() {
     }
     if (const auto agent = some_agent()) {
         ++faults_;
-        switch (world_.random.between(0, 6)) {
+        switch (world_.random.between(0, plan_.rendezvous_dies ? 7 : 6)) {
             case 0:
             case 1: agent->cut_connection(); break;
             case 2:
@@ -132,10 +134,12 @@ void JobSim::next_fault() {
                     start_agent(machine_of(*agent));
                 }
                 break;
-            default:
+            case 6:
                 if (plan_.signals) {
                     agent->signal(SIGTERM);
                 }
+                break;
+            default: kill_rendezvous();
         }
     }
     world_.after(world_.random.between(10, 4'000), [this] { next_fault(); });
@@ -153,6 +157,14 @@ void JobSim::block_network(const SimAgent& agent) {
     const std::int64_t time = world_.random.between(50, 15'000);
     machines_[machine_of(agent)]->network.blocked_until = world_.now().value() + time;
     world_.tell("{}: its network is down for {} ms", agent.name(), time);
+}
+
+void JobSim::kill_rendezvous() {
+    if (!host_.up()) {
+        return;
+    }
+    host_.crash();
+    world_.after(world_.random.between(1, kDaemonGoneMax), [this] { host_.come_back(); });
 }
 
 void JobSim::crash(const std::shared_ptr<SimAgent>& agent) {
@@ -198,7 +210,9 @@ void JobSim::check_end() {
             statuses.insert(agent->end()->exit_status);
         }
     }
-    world_.require(statuses.size() <= 1, "the job ended with {} statuses", statuses.size());
+    world_.require(
+        statuses.size() <= 1 || host_.forgot_end, "the job ended with {} statuses", statuses.size()
+    );
     const MembershipState& state = host_.core().state();
     world_.require(
         state.phase == Phase::ended || (state.nodes.empty() && !state.spec), "the job hasn't ended"

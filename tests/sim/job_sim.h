@@ -21,6 +21,7 @@ struct JobPlan {
     WorkerHabits habits;
     bool explicit_ranks = false;
     bool signals = false;            ///< an agent may get TERM
+    bool rendezvous_dies = false;    ///< and comes back knowing nothing
     std::int64_t restart_delay = 0;  ///< milliseconds, as min_uptime
     std::int64_t min_uptime = 0;
 };
@@ -50,6 +51,7 @@ private:
     void next_fault();
     void block_network(const SimAgent& agent);
     [[nodiscard]] std::size_t machine_of(const SimAgent& agent) const;
+    void kill_rendezvous();
     void crash(const std::shared_ptr<SimAgent>& agent);
     void check_end();
     [[nodiscard]] std::shared_ptr<SimAgent> some_agent();

@@ -45,9 +45,9 @@ void SimAgent::start() {
 // ---- the link
 
 void SimAgent::connect() {
-    if (world_.now().value() < network_.blocked_until) {
+    if (world_.now().value() < network_.blocked_until || !host_.up()) {
         if (world_.now().value() >= link_deadline_) {
-            step(agent_event::LinkLost{Error{Errc::timed_out, "the network is down"}});
+            step(agent_event::LinkLost{Error{Errc::timed_out, "nobody answers"}});
             return;
         }
         after(world_.random.between(10, 500), [this] { connect(); });
@@ -105,7 +105,7 @@ void SimAgent::crash(bool machine_too) {
     crashed_ = true;
     for (auto& [id, worker] : workers_) {
         if (std::exchange(worker.alive, false)) {
-            host_.broken_rounds.insert(worker.round);
+            host_.broken_rounds.insert(worker.store);
         }
     }
     if (connection_ != nullptr) {
@@ -182,11 +182,17 @@ void SimAgent::perform(const AgentAction& action) {
                 ++failures;
                 step(agent_event::StoreFailed{round, Error{Errc::io_error, "no port"}});
             } else {
-                step(agent_event::StoreBound{round, Port{1}});
+                step(agent_event::StoreBound{round, host_.fresh_port()});
             }
         });
+    } else if (const auto* reach = std::get_if<agent_action::ReachStore>(&action)) {
+        after(world_.random.between(0, 3), [this, round = reach->round] {
+            step(agent_event::StoreReached{round});
+        });
+    } else if (const auto* prepare = std::get_if<agent_action::PrepareWorkers>(&action)) {
+        store_ = prepare->plan.master_port;
     } else if (const auto* spawn = std::get_if<agent_action::Spawn>(&action)) {
-        workers_[spawn->id] = Worker{kUnassigned, true, false};
+        workers_[spawn->id] = Worker{kUnassigned, store_, true, false};
         spawned_.push_back(spawn->id);
     } else if (const auto* assign = std::get_if<agent_action::Assign>(&action)) {
         workers_[assign->id].round = assign->round;
@@ -237,7 +243,7 @@ void SimAgent::start_workers() {
         if (world_.random.percent(habits_.exec_failures_percent)) {
             worker.alive = false;
             ++failures;
-            host_.broken_rounds.insert(worker.round);
+            host_.broken_rounds.insert(worker.store);
             started.failures.push_back({id, std::string(kExecuteStep), ENOENT, {}});
             continue;
         }
@@ -269,12 +275,12 @@ void SimAgent::end_worker(WorkerId id, ExitStatus status, bool by_itself) {
     if (worker == workers_.end() || !worker->second.alive) {
         return;
     }
-    if (by_itself && status.succeeded() && host_.broken_rounds.contains(worker->second.round)) {
+    if (by_itself && status.succeeded() && host_.broken_rounds.contains(worker->second.store)) {
         return;  // it waits for a dead peer until it is stopped
     }
     worker->second.alive = false;
     if (!status.succeeded()) {
-        host_.broken_rounds.insert(worker->second.round);
+        host_.broken_rounds.insert(worker->second.store);
     }
     if (by_itself && !status.succeeded()) {
         ++failures;

@@ -56,6 +56,7 @@ public:
 private:
     struct Worker {
         Round round;
+        Port store;
         bool alive = true;
         bool stubborn = false;
     };
@@ -78,6 +79,7 @@ private:
     AgentCore core_;
     std::shared_ptr<Connection> connection_;
     std::map<WorkerId, Worker> workers_;
+    Port store_;                     ///< of the round that begins
     std::vector<WorkerId> spawned_;  ///< since the last WorkersStarted
     std::optional<TimePoint> armed_for_;
     std::int64_t link_deadline_ = 0;

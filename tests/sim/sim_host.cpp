@@ -10,10 +10,36 @@ namespace ddprun::sim {
 void SimHost::accept(const std::shared_ptr<Connection>& connection) {
     const auto guest = std::make_shared<Guest>();
     const std::weak_ptr<Connection> weak = connection;
+    connections_.push_back(weak);
     connection->at_host = [this, weak, guest](const AgentMessage& message) {
         on_message(weak.lock(), guest, message);
     };
     connection->host_sees_end = [this, weak, guest] { on_end(weak.lock(), *guest); };
+}
+
+void SimHost::crash() {
+    world_.tell("the rendezvous dies");
+    up_ = false;
+    forgot_end = forgot_end || core_.state().phase == Phase::ended;
+    for (const auto& each : std::exchange(connections_, {})) {
+        if (const auto connection = each.lock()) {
+            connection->close_from_host();
+        }
+    }
+    bound_.clear();
+    core_ = Membership(job_);
+    liveness_ = Liveness{};
+    armed_for_.reset();
+    // What agents tell the next one is all that it goes by.
+    last_begun_.reset();
+    last_prepared_ = Round{-1};
+    told_.clear();
+    stop_job_seen_ = false;
+}
+
+void SimHost::come_back() {
+    world_.tell("the rendezvous is back");
+    up_ = true;
 }
 
 void SimHost::on_message(
@@ -201,7 +227,7 @@ void SimHost::check_first_begin(const RoundPlan& plan) {
     ++rounds_begun;
     const std::int32_t charged = plan.restart_count.value() - last_restart_count_.value();
     world_.require(
-        plan.reason == RoundReason::worker_failure ? charged >= 1 : charged == 0 || !last_begun_,
+        !last_begun_ || (plan.reason == RoundReason::worker_failure ? charged >= 1 : charged == 0),
         "round {} began because '{}' and charged the budget {} times",
         plan.round,
         plan.reason_text,
@@ -250,6 +276,9 @@ void SimHost::arm() {
 
 void SimHost::on_timer() {
     armed_for_.reset();
+    if (!up_) {
+        return;
+    }
     for (const Liveness::Lost& lost : liveness_.expire(world_.now())) {
         const auto bound = bound_.find(lost.key.node);
         if (bound != bound_.end() && bound->second.incarnation == lost.incarnation) {

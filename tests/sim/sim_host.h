@@ -12,14 +12,22 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <vector>
 
 namespace ddprun::sim {
 
 class SimHost {
 public:
-    SimHost(World& world, JobId job) : world_(world), core_(std::move(job)) {}
+    SimHost(World& world, JobId job) : world_(world), job_(std::move(job)), core_(job_) {}
 
     void accept(const std::shared_ptr<Connection>& connection);
+
+    /// kill -9 of the rendezvous, which knows nothing when it comes back. What it had sent still
+    /// arrives, what it hadn't read is lost.
+    void crash();
+    void come_back();
+
+    [[nodiscard]] bool up() const { return up_; }
 
     [[nodiscard]] const Membership& core() const { return core_; }
 
@@ -27,9 +35,13 @@ public:
     bool duplicate_reports = false;
 
     std::int64_t rounds_begun = 0;
+    bool forgot_end = false;  ///< it died when the job was over: who comes later finds another job
 
-    /// Rounds in which a worker has died: its peers wait for it and don't end by themselves.
-    std::set<Round> broken_rounds;
+    /// Stores of the rounds in which a worker has died: its peers wait for it and don't end by
+    /// themselves. Not by number: a rendezvous that nobody comes back to begins with 0 again.
+    std::set<Port> broken_rounds;
+
+    [[nodiscard]] Port fresh_port() { return Port{++last_port_}; }
 
     /// Living workers of that life of a node.
     std::function<std::int64_t(const NodeId&, Incarnation)> workers_alive;
@@ -66,6 +78,10 @@ private:
     void on_timer();
 
     World& world_;
+    std::uint16_t last_port_ = 0;
+    JobId job_;
+    bool up_ = true;
+    std::vector<std::weak_ptr<Connection>> connections_;
     Membership core_;
     Liveness liveness_;
     std::map<NodeId, Bound> bound_;

@@ -49,6 +49,8 @@ private:
 
     void take(const Heartbeat&) {}
 
+    void take(const Leave&) {}
+
     void take(const StoreReady& ready) {
         answer(Ack{ready.sequence});
         RoundPlan plan;

@@ -43,6 +43,10 @@ Join example_join() {
     join.spec.restart_delay = std::chrono::milliseconds(500);
     join.spec.min_uptime = std::chrono::milliseconds(10'000);
     join.requested_rank = GroupRank{1};
+    join.job_began = true;
+    join.newest_round = Round{2};
+    join.claim = RoundClaim{
+        Round{2}, GroupRank{1}, NodeCount{2}, RestartCount{1}, "10.0.0.1", Port{29501}};
     return join;
 }
 
@@ -77,6 +81,7 @@ std::vector<AgentExample> agent_examples() {
          RoundStopped{SequenceNumber{4}, Round{2}, {example_failure()}, {{Rank{0}, true}}}},
         {"StopJob", StopJob{SequenceNumber{5}, 15}},
         {"Bye", Bye{SequenceNumber{6}}},
+        {"Leave", Leave{SequenceNumber{7}, 15}},
     };
 }
 
@@ -87,12 +92,12 @@ struct ServerExample {
 
 std::vector<ServerExample> server_examples() {
     return {
-        {"Welcome", Welcome{std::chrono::milliseconds(1'000)}},
+        {"Welcome", Welcome{std::chrono::milliseconds(1'000), true, "node0"}},
         {"Refused", Refused{RefusalReason::rank_taken, "node_rank 1 is taken by node2"}},
-        {"Waiting", Waiting{{"node1", "node2"}, NodeCount{2}, NodeCount{2}, false, {}}},
+        {"Waiting", Waiting{{"node1", "node2"}, NodeCount{2}, NodeCount{2}, false, {}, {"node"}}},
         {"PrepareRound", PrepareRound{Round{2}}},
         {"BeginRound", BeginRound{example_plan(), GroupRank{1}}},
-        {"StopRound", StopRound{Round{2}, "why", example_failure(), 0, false}},
+        {"StopRound", StopRound{Round{2}, "why", example_failure(), 0, false, StopKind::node_lost}},
         {"Ack", Ack{SequenceNumber{5}}},
         {"EndJob", EndJob{137, "why", {example_failure()}, RestartCount{1}, {{Rank{0}, true}}}},
     };
@@ -281,7 +286,7 @@ TEST_CASE("an enumerator or a bool out of its range is malformed") {
     CHECK_FALSE(decode_server_message(begin));
 
     Frame waiting = frame_of(encoded(ServerMessage{Waiting{}}));
-    waiting.payload[waiting.payload.size() - 9] = 2;
+    waiting.payload[waiting.payload.size() - 13] = 2;
     CHECK_FALSE(decode_server_message(waiting));
 }
 

@@ -52,6 +52,36 @@ public:
         event(node, join);
     }
 
+    /// As an agent of a round that a rendezvous before this one began.
+    void rejoin(
+        const std::string& node,
+        std::int64_t round,
+        std::int32_t rank,
+        std::int32_t nodes,
+        std::int32_t restarts = 0
+    ) {
+        Join join;
+        join.job = JobId{"job"};
+        join.node = NodeId{node};
+        join.incarnation = incarnation(node);
+        join.info.host = node;
+        join.info.address = fmt::format("10.0.0.{}", node);
+        join.spec = spec;
+        join.current_round = Round{round};
+        join.job_began = true;
+        join.newest_round = Round{round};
+        join.claim = RoundClaim{
+            Round{round},
+            GroupRank{rank},
+            NodeCount{nodes},
+            RestartCount{restarts},
+            "10.0.0.1",
+            Port{29501}};
+        event(node, join);
+    }
+
+    void leave(const std::string& node) { event(node, Leave{next(node), 15}); }
+
     void new_life(const std::string& node) {
         ++lives_[node];
         sequences_[node] = 0;

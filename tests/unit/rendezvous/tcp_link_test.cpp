@@ -114,7 +114,7 @@ struct Fixture {
     FakeServer server{io};
 };
 
-constexpr Welcome kWelcome{std::chrono::milliseconds(10)};
+const Welcome kWelcome{std::chrono::milliseconds(10)};
 
 TEST_SUITE_BEGIN("rendezvous/tcp_link");
 
