@@ -11,6 +11,7 @@
 #include "agent/worker_group.h"
 #include "proto/agent_messages.h"
 #include "proto/error.h"
+#include "proto/limits.h"
 #include "proto/log.h"
 
 #include <deque>
@@ -280,5 +281,17 @@ private:
     bool job_over_ = false;  ///< the rendezvous said so; it needs no report but Bye
     bool finished_ = false;
 };
+
+template <class Report>
+void AgentCore::report(Report message) {
+    message.sequence = SequenceNumber{++last_sequence_};
+    if (unacknowledged_.size() == limits::kUnacknowledgedMax) {
+        unacknowledged_.pop_front();
+    }
+    unacknowledged_.emplace_back(last_sequence_, message);
+    if (welcomed_) {
+        send(std::move(message));
+    }
+}
 
 }  // namespace ddprun

@@ -1,0 +1,102 @@
+// The part of an agent's core that answers signals and ends.
+#include "agent/agent_core.h"
+#include "agent/exit_status.h"
+#include "agent/failure_report.h"
+#include "proto/exit_codes.h"
+
+#include <fmt/format.h>
+
+#include <signal.h>
+
+#include <utility>
+
+namespace ddprun {
+
+namespace {
+
+bool is_stop_signal(int signal) {
+    return signal == SIGHUP || signal == SIGINT || signal == SIGQUIT || signal == SIGTERM;
+}
+
+}  // namespace
+
+// ---- signals
+// -------------------------------------------------------------------------------------
+
+void AgentCore::on(const agent_event::Signal& event) {
+    if (is_stop_signal(event.signal)) {
+        take_stop_signal(event.signal);
+    } else {
+        step_group(group_event::Forward{event.signal});
+    }
+}
+
+void AgentCore::take_stop_signal(int signal) {
+    interrupts_ += signal == SIGINT ? 1 : 0;
+    const bool kill_now = signal == SIGINT && interrupts_ > 1;
+    if (stop_signal_ != 0) {
+        if (kill_now) {
+            tell(LogLevel::warning, "interrupted again, killing the workers");
+            step_group(group_event::Kill{});
+            give_up_ = now_ + limits::kGiveUpAfterKill;
+        } else if (signal == SIGINT) {
+            step_group(group_event::Stop{signal});
+        }
+        return;
+    }
+    stop_signal_ = signal;
+    tell(LogLevel::warning, fmt::format("got {}, stopping the job", signal_name(signal)));
+    step_group(group_event::Stop{signal});
+    if (ending_) {
+        return;
+    }
+    if (!welcomed_) {
+        // Nobody to tell: the rendezvous will see us leave.
+        end_without_word(
+            exit_code::from_signal(signal),
+            fmt::format("stopped by {} before the job began", signal_name(signal)),
+            signal
+        );
+        return;
+    }
+    report(StopJob{.sequence = {}, .signal = signal});
+    // Other nodes' workers have the same grace time; after that somebody is not there any more.
+    give_up_ = now_ + (group_ ? settings_.group.grace : std::chrono::milliseconds(0)) +
+               limits::kGiveUpAfterStop;
+}
+
+// ---- the end
+// -------------------------------------------------------------------------------------
+
+void AgentCore::end_without_word(int exit_status, std::string reason, int stop_signal) {
+    Ending ending;
+    ending.outcome.exit_status = exit_status;
+    ending.outcome.reason = std::move(reason);
+    end_with(std::move(ending), stop_signal);
+}
+
+void AgentCore::end_with(Ending ending, int stop_signal) {
+    ending_ = std::move(ending);
+    pending_.reset();
+    if (workers_present() && group_->state() < WorkerGroup::State::stopping) {
+        step_group(group_event::Stop{stop_signal});
+    }
+}
+
+void AgentCore::finish_if_over() {
+    if (!ending_ || workers_present() || finished_) {
+        return;
+    }
+    if (job_over_) {
+        report(Bye{});
+    }
+    const EndJob& outcome = ending_->outcome;
+    if (ending_->is_reported) {
+        actions_.emplace_back(agent_action::PrintReport{
+            format_failure_report(settings_.join.job, outcome)});
+    }
+    finished_ = true;
+    actions_.emplace_back(agent_action::Finish{outcome.exit_status, outcome});
+}
+
+}  // namespace ddprun
