@@ -18,10 +18,6 @@ namespace ddprun {
 
 namespace {
 
-bool is_stop_signal(int signal) {
-    return signal == SIGHUP || signal == SIGINT || signal == SIGQUIT || signal == SIGTERM;
-}
-
 int stop_signal_of(const StopRound& message) {
     return message.signal > 0 ? message.signal : SIGTERM;
 }
@@ -468,127 +464,6 @@ void AgentCore::perform(const group_action::Stopped& action) {
         } else {
             try_begin();
         }
-    }
-}
-
-// ---- signals
-// -------------------------------------------------------------------------------------
-
-void AgentCore::on(const agent_event::Signal& event) {
-    if (is_stop_signal(event.signal)) {
-        take_stop_signal(event.signal);
-    } else {
-        step_group(group_event::Forward{event.signal});
-    }
-}
-
-void AgentCore::take_stop_signal(int signal) {
-    interrupts_ += signal == SIGINT ? 1 : 0;
-    const bool kill_now = signal == SIGINT && interrupts_ > 1;
-    if (stop_signal_ != 0) {
-        if (kill_now) {
-            tell(LogLevel::warning, "interrupted again, killing the workers");
-            step_group(group_event::Kill{});
-            give_up_ = now_ + limits::kGiveUpAfterKill;
-        } else if (signal == SIGINT) {
-            step_group(group_event::Stop{signal});
-        }
-        return;
-    }
-    stop_signal_ = signal;
-    if (signal == SIGTERM && settings_.leaves_on_term && welcomed_ && !ending_) {
-        leave(signal);
-        return;
-    }
-    tell(LogLevel::warning, fmt::format("got {}, stopping the job", signal_name(signal)));
-    step_group(group_event::Stop{signal});
-    if (ending_) {
-        return;
-    }
-    if (!welcomed_) {
-        // Nobody to tell: the rendezvous will see us leave.
-        end_without_word(
-            exit_code::from_signal(signal),
-            fmt::format("stopped by {} before the job began", signal_name(signal)),
-            signal
-        );
-        return;
-    }
-    report(StopJob{.sequence = {}, .signal = signal});
-    // Other nodes' workers have the same grace time; after that somebody is not there any more.
-    give_up_ = now_ + (group_ ? settings_.group.grace : std::chrono::milliseconds(0)) +
-               limits::kGiveUpAfterStop;
-}
-
-void AgentCore::leave(int signal) {
-    leaving_ = true;
-    tell(
-        LogLevel::warning,
-        fmt::format("got {}, leaving the job; the other nodes go on", signal_name(signal))
-    );
-    report(Leave{.sequence = {}, .signal = signal});
-    if (pending_) {
-        const Round round = pending_->plan.round;
-        pending_.reset();
-        report(RoundStopped{.sequence = {}, .round = round, .later_failures = {}});
-    }
-    if (workers_present()) {
-        step_group(group_event::Stop{signal, true});
-    } else {
-        ending_ = left_job();
-    }
-}
-
-// ---- the end
-// -------------------------------------------------------------------------------------
-
-void AgentCore::end_without_word(int exit_status, std::string reason, int stop_signal) {
-    Ending ending;
-    ending.outcome.exit_status = exit_status;
-    ending.outcome.reason = std::move(reason);
-    end_with(std::move(ending), stop_signal);
-}
-
-AgentCore::Ending AgentCore::left_job() const {
-    Ending ending;
-    ending.outcome.exit_status = exit_code::from_signal(stop_signal_);
-    ending.outcome.reason = fmt::format("left the job on {}", signal_name(stop_signal_));
-    return ending;
-}
-
-void AgentCore::end_with(Ending ending, int stop_signal) {
-    ending_ = std::move(ending);
-    pending_.reset();
-    if (workers_present() && group_->state() < WorkerGroup::State::stopping) {
-        step_group(group_event::Stop{stop_signal});
-    }
-}
-
-void AgentCore::finish_if_over() {
-    if (!ending_ || workers_present() || finished_) {
-        return;
-    }
-    if (job_over_ || leaving_) {
-        report(Bye{});
-    }
-    const EndJob& outcome = ending_->outcome;
-    if (ending_->is_reported) {
-        actions_.emplace_back(agent_action::PrintReport{
-            format_failure_report(settings_.join.job, outcome)});
-    }
-    finished_ = true;
-    actions_.emplace_back(agent_action::Finish{outcome.exit_status, outcome});
-}
-
-template <class Body>
-void AgentCore::report(Body message) {
-    message.sequence = SequenceNumber{++last_sequence_};
-    if (reports_.size() == limits::kUnacknowledgedMax) {
-        reports_.pop_front();
-    }
-    reports_.push_back(Report{last_sequence_, message, false});
-    if (welcomed_) {
-        send(std::move(message));
     }
 }
 

@@ -15,6 +15,7 @@
 #include "agent/worker_group.h"
 #include "proto/agent_messages.h"
 #include "proto/error.h"
+#include "proto/limits.h"
 #include "proto/log.h"
 
 #include <deque>
@@ -325,5 +326,17 @@ private:
     bool job_over_ = false;  ///< the rendezvous said so; it needs no report but Bye
     bool finished_ = false;
 };
+
+template <class Body>
+void AgentCore::report(Body message) {
+    message.sequence = SequenceNumber{++last_sequence_};
+    if (reports_.size() == limits::kUnacknowledgedMax) {
+        reports_.pop_front();
+    }
+    reports_.push_back(Report{last_sequence_, message, false});
+    if (welcomed_) {
+        send(std::move(message));
+    }
+}
 
 }  // namespace ddprun

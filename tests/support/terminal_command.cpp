@@ -32,7 +32,11 @@ TerminalCommand::TerminalCommand(std::vector<std::string> argv, TerminalSize siz
     pid_ = ::fork();
     REQUIRE(pid_ >= 0);
     if (pid_ == 0) {
-        ::login_tty(::dup(keep_open_));
+        ::setsid();
+        ::ioctl(keep_open_, TIOCSCTTY, 0);
+        for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+            ::dup2(keep_open_, fd);
+        }
         sigset_t none;
         sigemptyset(&none);
         ::sigprocmask(SIG_SETMASK, &none, nullptr);
