@@ -1,7 +1,9 @@
 #include "trainer/data.h"
 
 #include "proto/limits.h"
+#include "trainer/cifar10.h"
 #include "trainer/fashion_mnist.h"
+#include "trainer/image_folder.h"
 #include "trainer/synthetic.h"
 
 #include <fmt/format.h>
@@ -32,9 +34,11 @@ public:
 
     [[nodiscard]] ImageShape shape() const override { return dataset_->shape(); }
 
-    [[nodiscard]] Result<std::int64_t> read(std::int64_t index, std::span<float> out)
+    [[nodiscard]] Normalisation normalisation() const override { return dataset_->normalisation(); }
+
+    [[nodiscard]] Result<std::int64_t> read(const Sample& sample, std::span<float> out)
         const override {
-        return dataset_->read(index, out);
+        return dataset_->read(sample, out);
     }
 
 private:
@@ -58,15 +62,43 @@ std::unique_ptr<Dataset> open_synthetic(const Options& options, Split split) {
 }
 
 Result<std::unique_ptr<Dataset>> open_source(const Options& options, Split split) {
+    const DatasetOptions opened = dataset_options(options, split);
     switch (options.data.kind) {
-        case DataKind::fashion_mnist:
-            return open_fashion_mnist(options.data.dir, split, options.image_size);
+        case DataKind::fashion_mnist: return open_fashion_mnist(options.data.dir, opened);
+        case DataKind::cifar10: return open_cifar10(options.data.dir, opened);
+        case DataKind::image_folder: return open_image_folder(options.data.dir, opened);
         case DataKind::synthetic: return open_synthetic(options, split);
     }
     return fail(Errc::internal, "a kind of data that isn't known");
 }
 
 }  // namespace
+
+DatasetOptions dataset_options(const Options& options, Split split) {
+    DatasetOptions opened;
+    opened.split = split;
+    opened.image_size = options.image_size;
+    if (options.mean || options.std) {
+        Normalisation usual = usual_normalisation(options.data.kind);
+        usual.mean = options.mean.value_or(usual.mean);
+        usual.deviation = options.std.value_or(usual.deviation);
+        opened.normalisation = usual;
+    }
+    opened.augment = split == Split::train && options.augment == Augment::standard;
+    opened.jpeg_scaling = options.jpeg_scaling;
+    opened.seed = options.seed;
+    return opened;
+}
+
+Normalisation usual_normalisation(DataKind kind) {
+    switch (kind) {
+        case DataKind::fashion_mnist: return kFashionMnistNormalisation;
+        case DataKind::cifar10: return kCifar10Normalisation;
+        case DataKind::image_folder: return kImageNetNormalisation;
+        case DataKind::synthetic: break;
+    }
+    return {};
+}
 
 Result<std::unique_ptr<Dataset>> open_dataset(const Options& options, Split split) {
     auto dataset = open_source(options, split);

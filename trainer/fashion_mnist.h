@@ -7,7 +7,6 @@
 #include "trainer/data.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace ddprun::trainer {
@@ -15,7 +14,7 @@ namespace ddprun::trainer {
 /// Reads `train-` or `t10k-images-idx3-ubyte.gz` and `-labels-idx1-ubyte.gz` of `dir` into memory.
 /// Errors, each naming the file: not_found, permission_denied, io_error, malformed.
 [[nodiscard]] Result<std::unique_ptr<Dataset>> open_fashion_mnist(
-    const std::string& dir, Split split, std::optional<int> image_size
+    const std::string& dir, const DatasetOptions& options
 );
 
 }  // namespace ddprun::trainer

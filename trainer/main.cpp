@@ -1,6 +1,7 @@
 // The bundled worker: options and environment in, exit status out.
 #include "proto/exit_codes.h"
 #include "proto/log.h"
+#include "trainer/bench_data.h"
 #include "trainer/options.h"
 #include "trainer/train.h"
 #include "trainer/worker_place.h"
@@ -46,7 +47,8 @@ int run(const std::vector<std::string>& arguments, Log& log) {
         log.error("{}", place.error().context);
         return exit_code::kUsage;
     }
-    return train(std::get<Options>(*command), *place, log);
+    const auto& options = std::get<Options>(*command);
+    return options.bench_data ? bench_data(options, *place, log) : train(options, *place, log);
 }
 
 }  // namespace

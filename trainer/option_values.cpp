@@ -46,9 +46,42 @@ Setter flag(bool& target, bool when_given) {
     };
 }
 
+Setter channel_numbers(std::optional<std::array<float, 3>>& target, float low) {
+    return [&target, low](std::string_view value) -> Complaint {
+        constexpr float kHigh = 1'000.0F;
+        std::vector<float> numbers;
+        std::string_view left = value;
+        while (numbers.size() <= 3) {
+            const std::size_t comma = left.find(',');
+            const auto number = parse_number<float>(left.substr(0, comma));
+            // The comparison is false for what is no number too.
+            if (!number || !(*number >= low && *number <= kHigh)) {
+                return fmt::format("not one or three numbers from {} to {}", low, kHigh);
+            }
+            numbers.push_back(*number);
+            if (comma == std::string_view::npos) {
+                break;
+            }
+            left = left.substr(comma + 1);
+        }
+        if (numbers.size() == 1) {
+            numbers.resize(3, numbers.front());
+        }
+        if (numbers.size() != 3) {
+            return "not one or three numbers";
+        }
+        target = {numbers[0], numbers[1], numbers[2]};
+        return std::nullopt;
+    };
+}
+
 namespace {
 
 constexpr std::string_view kFashionMnistDir = "/usr/share/datasets/fashion-mnist";
+constexpr std::array<std::pair<std::string_view, DataKind>, 2> kFolderKinds{{
+    {"imagefolder", DataKind::image_folder},
+    {"cifar10", DataKind::cifar10},
+}};
 
 Complaint set_data(DataSource& target, std::string_view value) {
     const std::size_t colon = value.find(':');
@@ -66,20 +99,40 @@ Complaint set_data(DataSource& target, std::string_view value) {
         target = source;
         return std::nullopt;
     }
+    if (rest && rest->empty()) {
+        return "no folder after the colon";
+    }
     if (kind == "fashion-mnist" || kind == "fashion_mnist") {
-        if (rest && rest->empty()) {
-            return "no folder after the colon";
-        }
         target = DataSource{DataKind::fashion_mnist, std::string(rest.value_or(kFashionMnistDir))};
         return std::nullopt;
     }
-    return "not a kind of data; known are fashion-mnist[:DIR] and synthetic[:COUNT]";
+    for (const auto& [name, value_of_name] : kFolderKinds) {
+        if (kind == name) {
+            if (!rest) {
+                return fmt::format("needs a folder: {}:DIR", name);
+            }
+            target = DataSource{value_of_name, std::string(*rest)};
+            return std::nullopt;
+        }
+    }
+    return "not a kind of data; known are imagefolder:DIR, cifar10:DIR, fashion-mnist[:DIR] and "
+           "synthetic[:COUNT]";
 }
 
 }  // namespace
 
 Setter data_source(DataSource& target) {
     return [&target](std::string_view value) { return set_data(target, value); };
+}
+
+std::string to_string(const DataSource& source) {
+    switch (source.kind) {
+        case DataKind::fashion_mnist: return "fashion-mnist:" + source.dir;
+        case DataKind::cifar10: return "cifar10:" + source.dir;
+        case DataKind::image_folder: return "imagefolder:" + source.dir;
+        case DataKind::synthetic: break;
+    }
+    return fmt::format("synthetic:{}", source.synthetic_size);
 }
 
 }  // namespace ddprun::trainer

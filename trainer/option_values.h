@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -87,6 +88,9 @@ template <class Value>
 
 /// `--name`, `--name=true`, `--name=false`; `when_given` is what the option stands for.
 [[nodiscard]] Setter flag(bool& target, bool when_given);
+
+/// One number from `low` to 1000 for all channels, or three with commas between them.
+[[nodiscard]] Setter channel_numbers(std::optional<std::array<float, 3>>& target, float low);
 
 /// KIND[:DIR], with Debian's folder as the default.
 [[nodiscard]] Setter data_source(DataSource& target);

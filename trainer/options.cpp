@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kDefaultEpochs = 90;
 constexpr double kRateMax = 1e6;
+constexpr float kDeviationMin = 1e-6F;
 constexpr double kBucketMegabytesMax = 65'536.0;
 
 std::string place(std::string_view option, std::string_view value) {
@@ -64,6 +65,7 @@ Group data_group(Options& o) {
         {
             {"--data",
              "KIND[:DIR]",
+             "imagefolder:DIR (train/ and val/ as of ImageNet), cifar10:DIR (binary version), "
              "fashion-mnist[:DIR] (Debian's package dataset-fashion-mnist without DIR) or "
              "synthetic[:COUNT] [synthetic:1281167]",
              data_source(o.data)},
@@ -79,6 +81,32 @@ Group data_group(Options& o) {
              "N",
              "Use only the first N pictures of the test split",
              whole_number(o.limit_test, 1, limits::kSamplesMax)},
+            {"--augment",
+             "NAME",
+             "none or standard: random crops and mirroring of training pictures [none]",
+             one_of<Augment>(
+                 o.augment, {{"none", Augment::none}, {"standard", Augment::standard}}
+             )},
+            {"--mean",
+             "R,G,B",
+             "Subtracted from pictures of 0 to 1; one number for all [usual for the data]",
+             channel_numbers(o.mean, 0.0F)},
+            {"--std",
+             "R,G,B",
+             "Divides pictures after --mean [usual for the data]",
+             channel_numbers(o.std, kDeviationMin)},
+            {"--max_bad_samples",
+             "N",
+             "Broken pictures that each worker skips and names [10]",
+             whole_number(o.max_bad_samples, 0, limits::kBadSamplesMax)},
+            {"--no_jpeg_scaling",
+             "",
+             "Decode JPEGs in full where a random crop is made much smaller",
+             flag(o.jpeg_scaling, false)},
+            {"--bench_data",
+             "",
+             "Only read the training data, once or for --epochs or --steps; print images/s",
+             flag(o.bench_data, true)},
             {"--workers",
              "N",
              "Loader threads; 0 loads in the training thread [2]",
@@ -346,12 +374,10 @@ Result<CommandLine> parse_options(std::span<const std::string> arguments) {
 }
 
 std::vector<std::pair<std::string, std::string>> describe_options(const Options& options) {
-    const bool synthetic = options.data.kind == DataKind::synthetic;
     std::vector<std::pair<std::string, std::string>> described{
         {"model", options.model},
-        {"data",
-         synthetic ? fmt::format("synthetic:{}", options.data.synthetic_size)
-                   : "fashion-mnist:" + options.data.dir},
+        {"data", to_string(options.data)},
+        {"augment", options.augment == Augment::standard ? "standard" : "none"},
         {"batch_size", std::to_string(options.batch_size)},
         {"lr", fmt::format("{}", options.lr)},
         {"momentum", fmt::format("{}", options.momentum)},

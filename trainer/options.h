@@ -8,6 +8,7 @@
 
 #include "proto/result.h"
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +22,11 @@ namespace ddprun::trainer {
 
 enum class DeviceChoice { cpu, cuda, automatic };
 
-enum class DataKind { fashion_mnist, synthetic };
+enum class DataKind { fashion_mnist, cifar10, image_folder, synthetic };
+
+/// How training pictures are varied. `standard`: RandomResizedCrop and mirroring for image folders,
+/// a shift by up to 4 pixels and mirroring for small pictures, nothing for synthetic ones.
+enum class Augment { none, standard };
 
 /// `--data KIND[:DIR]`; for synthetic it is `synthetic[:COUNT]`.
 struct DataSource {
@@ -43,7 +48,13 @@ struct Options {
     std::optional<int> image_size;            ///< unset: that of the data
     std::optional<std::int64_t> limit_train;  ///< only the first pictures of the training split
     std::optional<std::int64_t> limit_test;   ///< only the first pictures of the test split
-    int workers = 2;                          ///< loader threads; 0 loads in the training thread
+    Augment augment = Augment::none;
+    std::optional<std::array<float, 3>> mean;  ///< of red, green, blue; unset: the data's usual
+    std::optional<std::array<float, 3>> std;   ///< deviation, likewise
+    std::int64_t max_bad_samples = 10;         ///< pictures that each rank may skip
+    bool jpeg_scaling = true;                  ///< large JPEGs at a fraction, where augmented
+    bool bench_data = false;                   ///< read the training data, and nothing else
+    int workers = 2;                           ///< loader threads; 0 loads in the training thread
 
     // Training
     std::int64_t batch_size = 32;  ///< of each rank
@@ -95,6 +106,9 @@ using CommandLine = std::variant<Options, InformationText>;
 /// `arguments` without the program's name. Errors: invalid_argument, one line that names the option
 /// and the value.
 [[nodiscard]] Result<CommandLine> parse_options(std::span<const std::string> arguments);
+
+/// KIND or KIND:DIR, as --data takes it.
+[[nodiscard]] std::string to_string(const DataSource& source);
 
 /// The options as a checkpoint's "args" keeps them: name (without hyphens) and value, those that
 /// have no value left out.

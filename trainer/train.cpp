@@ -1,5 +1,6 @@
 #include "trainer/train.h"
 
+#include "trainer/bad_samples.h"
 #include "trainer/data.h"
 #include "trainer/ddp.h"
 #include "trainer/gpu_module.h"
@@ -57,6 +58,7 @@ private:
     [[nodiscard]] Outcome<void> finish_epoch();
     [[nodiscard]] Outcome<void> evaluate(std::int64_t epoch);
     [[nodiscard]] Outcome<void> save_if_wanted();
+    void report_loading(const Loader& loader, Clock::duration epoch_time);
     void agree_to_stop(bool terminate, bool interrupt);
     [[nodiscard]] at::Tensor images_of(Batch& batch) const;
     [[nodiscard]] at::Tensor labels_of(Batch& batch) const;
@@ -74,6 +76,8 @@ private:
     Device device_;
     std::unique_ptr<Dataset> train_data_;
     std::unique_ptr<Dataset> test_data_;
+    std::optional<BadSamples> bad_train_;
+    std::optional<BadSamples> bad_test_;
     WorkerGroup group_;
     std::shared_ptr<ResNet> model_;
     std::unique_ptr<Sgd> sgd_;
@@ -116,6 +120,9 @@ Outcome<void> Training::open_data() {
         }
         (split == Split::train ? train_data_ : test_data_) = std::move(*data);
     }
+    const auto warn = [this](const std::string& line) { log_.warning("{}", line); };
+    bad_train_.emplace(options_.max_bad_samples, warn);
+    bad_test_.emplace(options_.max_bad_samples, warn);
     sampler_ = std::make_unique<DistributedSampler>(SamplerOptions{
         .dataset_size = train_data_->size(),
         .world_size = place_.world_size,
@@ -264,9 +271,14 @@ Outcome<void> Training::run_epoch() {
     Loader loader(
         *train_data_,
         sampler_->indices(epoch(), position_.consumed),
-        {.batch_size = options_.batch_size, .workers = options_.workers, .training = true}
+        {.batch_size = options_.batch_size,
+         .workers = options_.workers,
+         .training = true,
+         .epoch = epoch(),
+         .bad = &*bad_train_}
     );
-    step_begin_ = Clock::now();
+    const auto epoch_begin = Clock::now();
+    step_begin_ = epoch_begin;
     for (std::int64_t left = loader.batches(); left > 0 && !over(); --left) {
         auto batch = loader.next();
         if (!batch) {
@@ -287,6 +299,7 @@ Outcome<void> Training::run_epoch() {
             }
         }
         if (left == 1) {
+            report_loading(loader, Clock::now() - epoch_begin);
             return finish_epoch();
         }
     }
@@ -366,6 +379,23 @@ Outcome<void> Training::after_step(double loss, std::int64_t pictures) {
     return {};
 }
 
+/// How much of an epoch this rank has waited for its loader threads.
+void Training::report_loading(const Loader& loader, Clock::duration epoch_time) {
+    if (!root()) {
+        return;
+    }
+    constexpr double kPerCent = 100.0;
+    const std::chrono::duration<double> waited = loader.waited();
+    const std::chrono::duration<double> whole = epoch_time;
+    progress_->line(fmt::format(
+        "epoch {}  {:.1f} % of the time spent waiting for data{}",
+        epoch() + 1,
+        kPerCent * waited / whole,
+        bad_train_->count() > 0 ? fmt::format(", {} broken pictures skipped", bad_train_->count())
+                                : ""
+    ));
+}
+
 Outcome<void> Training::finish_epoch() {
     if (stopped_by_ != 0) {
         return {};  // the next life evaluates
@@ -390,7 +420,11 @@ Outcome<void> Training::evaluate(std::int64_t epoch) {
     Loader loader(
         *test_data_,
         evaluation_indices(test_data_->size(), place_.world_size, place_.rank),
-        {.batch_size = options_.batch_size, .workers = options_.workers, .training = false}
+        {.batch_size = options_.batch_size,
+         .workers = options_.workers,
+         .training = false,
+         .epoch = 0,
+         .bad = &*bad_test_}
     );
     std::int64_t correct = 0;
     std::int64_t count = 0;
@@ -398,6 +432,9 @@ Outcome<void> Training::evaluate(std::int64_t epoch) {
         auto batch = loader.next();
         if (!batch) {
             return input_failed(batch.error());
+        }
+        if ((*batch)->size == 0) {
+            continue;  // every picture of it was broken
         }
         const at::Tensor output = model_->forward(images_of(**batch));
         correct += output.argmax(1).eq(labels_of(**batch)).sum().item<std::int64_t>();

@@ -51,6 +51,13 @@ std::string labels_of(const std::string& labels) {
     return big_endian(0x801) + big_endian(static_cast<std::uint32_t>(labels.size())) + labels;
 }
 
+DatasetOptions options_of(Split split, std::optional<int> image_size = std::nullopt) {
+    DatasetOptions options;
+    options.split = split;
+    options.image_size = image_size;
+    return options;
+}
+
 /// A folder in the form of Fashion-MNIST: three pictures of 4 x 4 for training, two for the test.
 struct SmallSet {
     TempFolder folder;
@@ -65,7 +72,7 @@ struct SmallSet {
     void put(const char* name, const std::string& bytes) const { write_file(folder / name, bytes); }
 
     [[nodiscard]] Result<std::unique_ptr<Dataset>> open(std::optional<int> size = {}) const {
-        return open_fashion_mnist(folder.path().string(), Split::train, size);
+        return open_fashion_mnist(folder.path().string(), options_of(Split::train, size));
     }
 };
 
@@ -85,7 +92,7 @@ TEST_CASE("a picture has three equal channels, normalised as torchvision does") 
     REQUIRE(dataset.has_value());
     std::vector<float> picture((*dataset)->shape().floats());
 
-    const auto label = (*dataset)->read(1, picture);
+    const auto label = (*dataset)->read({1}, picture);
 
     REQUIRE(label.has_value());
     CHECK(*label == 9);
@@ -103,12 +110,12 @@ TEST_CASE("a picture has three equal channels, normalised as torchvision does") 
 TEST_CASE("each split has its own files") {
     const SmallSet set;
 
-    const auto test = open_fashion_mnist(set.folder.path().string(), Split::test, std::nullopt);
+    const auto test = open_fashion_mnist(set.folder.path().string(), options_of(Split::test));
 
     REQUIRE(test.has_value());
     CHECK((*test)->size() == 2);
     std::vector<float> picture((*test)->shape().floats());
-    CHECK((*test)->read(0, picture).value() == 5);
+    CHECK((*test)->read({0}, picture).value() == 5);
 }
 
 TEST_CASE("pictures are resized to the size that is asked for") {
@@ -117,7 +124,7 @@ TEST_CASE("pictures are resized to the size that is asked for") {
     REQUIRE(dataset.has_value());
     std::vector<float> picture((*dataset)->shape().floats());
 
-    REQUIRE((*dataset)->read(0, picture).has_value());
+    REQUIRE((*dataset)->read({0}, picture).has_value());
 
     CHECK((*dataset)->shape() == ImageShape{8, 8});
     CHECK(picture.size() == 192);
@@ -130,7 +137,7 @@ TEST_CASE("a missing folder and a missing file are named and not found") {
     std::filesystem::remove(set.folder / "train-labels-idx1-ubyte.gz");
 
     check_error(
-        open_fashion_mnist("/nonexistent/data", Split::train, {}),
+        open_fashion_mnist("/nonexistent/data", options_of(Split::train)),
         Errc::not_found,
         "/nonexistent/data"
     );
@@ -144,7 +151,9 @@ TEST_CASE("a folder where a file should be and a file where the folder should be
 
     CHECK(!set.open().has_value());
     check_error(
-        open_fashion_mnist((set.folder / "train-labels-idx1-ubyte.gz").string(), Split::train, {}),
+        open_fashion_mnist(
+            (set.folder / "train-labels-idx1-ubyte.gz").string(), options_of(Split::train)
+        ),
         Errc::not_found,
         "not a folder"
     );
@@ -175,7 +184,7 @@ TEST_CASE("a flipped bit in the compressed data is malformed, or changes nothing
         if (opened) {
             // A bit of the filling behind the last symbol.
             std::vector<float> picture((*opened)->shape().floats());
-            CHECK((*opened)->read(1, picture).value() == 9);
+            CHECK((*opened)->read({1}, picture).value() == 9);
             ++unused_bits;
         } else {
             check_error(opened, Errc::malformed, "train-labels-idx1-ubyte.gz");
@@ -247,7 +256,7 @@ TEST_CASE("options choose the data set, its size and its classes") {
     CHECK((*test)->size() == 2);
     CHECK((*train)->num_classes() == 20);
     std::vector<float> picture((*train)->shape().floats());
-    CHECK((*train)->read(1, picture).value() == 9);
+    CHECK((*train)->read({1}, picture).value() == 9);
 }
 
 TEST_CASE("fewer classes than the data has are refused") {
@@ -281,7 +290,7 @@ TEST_CASE("synthetic pictures follow from seed and index alone") {
     const auto read = [](std::uint64_t seed, std::int64_t index) {
         const auto dataset = make_synthetic({100, 10, {3, 5}, seed});
         std::vector<float> picture(dataset->shape().floats());
-        const std::int64_t label = dataset->read(index, picture).value();
+        const std::int64_t label = dataset->read({index}, picture).value();
         CHECK(label >= 0);
         CHECK(label < 10);
         return picture;
@@ -334,13 +343,13 @@ TEST_CASE("Debian's Fashion-MNIST is read as Python reads it") {
         MESSAGE("skipped: the package dataset-fashion-mnist isn't installed");
         return;
     }
-    const auto train = open_fashion_mnist(dir, Split::train, std::nullopt);
-    const auto test = open_fashion_mnist(dir, Split::test, std::nullopt);
+    const auto train = open_fashion_mnist(dir, options_of(Split::train));
+    const auto test = open_fashion_mnist(dir, options_of(Split::test));
     REQUIRE(train.has_value());
     REQUIRE(test.has_value());
     std::vector<float> picture((*train)->shape().floats());
 
-    const std::int64_t label = (*train)->read(0, picture).value();
+    const std::int64_t label = (*train)->read({0}, picture).value();
 
     CHECK((*train)->size() == 60'000);
     CHECK((*test)->size() == 10'000);

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <numeric>
@@ -27,8 +28,9 @@ public:
 
     [[nodiscard]] ImageShape shape() const override { return {2, 2}; }
 
-    [[nodiscard]] Result<std::int64_t> read(std::int64_t index, std::span<float> out)
+    [[nodiscard]] Result<std::int64_t> read(const Sample& sample, std::span<float> out)
         const override {
+        const std::int64_t index = sample.index;
         reads.fetch_add(1);
         if (index < 0) {
             return fail(Errc::malformed, "picture " + std::to_string(index));
@@ -118,8 +120,8 @@ TEST_CASE("threads work ahead only as far as the ring of buffers goes") {
         REQUIRE(loader.next().has_value());
     }
 
-    // Two threads, two batches ahead for each, and the one that next() holds.
-    CHECK(dataset.reads.load() <= 5);
+    // Two threads, four pictures ahead for each, and the one that next() holds.
+    CHECK(dataset.reads.load() <= 9);
 }
 
 TEST_CASE("a loader that is left in the middle stops its threads") {
@@ -150,6 +152,111 @@ TEST_CASE("an error arrives at the batch that it concerns") {
         CHECK(third.error().context == "picture -3");
         CHECK(loader.next().has_value());
     }
+}
+
+/// Every tenth picture is broken.
+class BrokenTenths final : public Dataset {
+public:
+    [[nodiscard]] std::int64_t size() const override { return 50; }
+
+    [[nodiscard]] std::int64_t num_classes() const override { return 50; }
+
+    [[nodiscard]] ImageShape shape() const override { return {2, 2}; }
+
+    [[nodiscard]] Result<std::int64_t> read(const Sample& sample, std::span<float> out)
+        const override {
+        if (sample.index % 10 == 9) {
+            return fail(Errc::malformed, "picture " + std::to_string(sample.index));
+        }
+        std::fill(out.begin(), out.end(), static_cast<float>(sample.index));
+        return sample.index;
+    }
+};
+
+TEST_CASE("in training the next good picture takes the place of a broken one") {
+    const BrokenTenths dataset;
+    for (const int workers : {0, 3}) {
+        std::vector<std::string> lines;
+        BadSamples bad(5, [&lines](const std::string& line) { lines.push_back(line); });
+        Loader loader(dataset, count_to(50), {10, workers, true, 0, &bad});
+
+        const auto batches = drain(loader, 12);
+
+        REQUIRE(batches.size() == 5);
+        CHECK(batches[0] == std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 10});
+        CHECK(batches[4].back() == 0);
+        CHECK(bad.count() == 5);
+        CHECK(lines.size() == 5);
+    }
+}
+
+TEST_CASE("in an evaluation a broken picture is left out of its batch") {
+    const BrokenTenths dataset;
+    for (const int workers : {0, 3}) {
+        BadSamples bad(5, [](const std::string&) {});
+        Loader loader(dataset, {8, 9, 10, 19, 29, 11}, {3, workers, false, 0, &bad});
+
+        const auto batches = drain(loader, 12);
+
+        REQUIRE(batches.size() == 2);
+        CHECK(batches[0] == std::vector<std::int64_t>{8, 10});
+        CHECK(batches[1] == std::vector<std::int64_t>{11});
+    }
+}
+
+TEST_CASE("a batch of broken pictures alone is empty, and the next one whole") {
+    const BrokenTenths dataset;
+    BadSamples bad(5, [](const std::string&) {});
+    Loader loader(dataset, {9, 19, 1, 2}, {2, 1, false, 0, &bad});
+
+    const auto batches = drain(loader, 12);
+
+    REQUIRE(batches.size() == 2);
+    CHECK(batches[0].empty());
+    CHECK(batches[1] == std::vector<std::int64_t>{1, 2});
+}
+
+TEST_CASE("one broken picture more than is allowed is an error that names it and the option") {
+    const BrokenTenths dataset;
+    BadSamples bad(2, [](const std::string&) {});
+    Loader loader(dataset, count_to(50), {10, 0, true, 0, &bad});
+
+    CHECK(loader.next().has_value());
+    CHECK(loader.next().has_value());
+    const auto third = loader.next();
+    REQUIRE(!third.has_value());
+    CHECK(third.error().context.starts_with("picture 29; 2 broken pictures"));
+    CHECK(third.error().context.find("--max_bad_samples") != std::string::npos);
+}
+
+TEST_CASE("a broken picture is counted and named once, however often it comes") {
+    std::vector<std::string> lines;
+    BadSamples bad(1, [&lines](const std::string& line) { lines.push_back(line); });
+    const Error error{Errc::malformed, "read x.jpg: cut off"};
+
+    CHECK(!bad.note(7, error).has_value());
+    CHECK(!bad.note(7, error).has_value());
+    CHECK(bad.note(8, error).has_value());
+    CHECK(bad.count() == 1);
+    REQUIRE(lines.size() == 1);
+    CHECK(lines[0] == "skipped a broken picture (1 of at most 1): read x.jpg: cut off");
+}
+
+TEST_CASE("batches lie in the memory that the caller provides") {
+    const IndexSet dataset;
+    std::vector<FloatMemory> made;
+    LoaderOptions options{10, 2, true};
+    options.make_memory = [&made](std::size_t floats) {
+        made.push_back(std::make_unique<float[]>(floats));
+        return made.back();
+    };
+    Loader loader(dataset, count_to(100), options);
+    Batch* const batch = loader.next().value();
+
+    CHECK(made.size() == 3);
+    CHECK(std::any_of(made.begin(), made.end(), [batch](const FloatMemory& memory) {
+        return memory.get() == batch->images.data();
+    }));
 }
 
 TEST_CASE("time in next is counted as waiting") {

@@ -137,6 +137,34 @@ TEST_CASE("torchvision's name of the log interval is taken") {
     CHECK(options_of({"--print-freq", "5"}).log_interval == 5);
 }
 
+TEST_CASE("folders of pictures and CIFAR-10 need a folder") {
+    const Options folder = options_of({"--data=imagefolder:/data/imagenet"});
+    const Options cifar = options_of({"--data=cifar10:/data/c"});
+
+    CHECK(folder.data.kind == DataKind::image_folder);
+    CHECK(folder.data.dir == "/data/imagenet");
+    CHECK(cifar.data.kind == DataKind::cifar10);
+    CHECK(to_string(cifar.data) == "cifar10:/data/c");
+    CHECK(
+        complaint_of({"--data=imagefolder"}) ==
+        "--data=imagefolder: needs a folder: imagefolder:DIR"
+    );
+    CHECK(complaint_of({"--data=cifar10:"}).starts_with("--data=cifar10:: no folder"));
+}
+
+TEST_CASE("mean and deviation are one number or three") {
+    const Options options = options_of({"--mean=0.1,0.2,0.3", "--std=0.5", "--augment=standard"});
+    using Three = std::array<float, 3>;
+
+    CHECK(options.mean == Three{0.1F, 0.2F, 0.3F});
+    CHECK(options.std == Three{0.5F, 0.5F, 0.5F});
+    CHECK(options.augment == Augment::standard);
+    for (const char* value : {"1,2", "1,2,3,4", "1,,3", "x", "-1", "nan"}) {
+        CHECK(complaint_of({std::string("--mean=") + value}).starts_with("--mean="));
+    }
+    CHECK(complaint_of({"--std=0"}).starts_with("--std=0: "));
+}
+
 TEST_CASE("data is a kind and a folder") {
     const Options with_folder = options_of({"--data=fashion-mnist:/some/where:else"});
     const Options without = options_of({"--data=fashion-mnist"});
