@@ -20,8 +20,9 @@ struct JobPlan {
     std::int64_t faults_until = 0;  ///< milliseconds; 0: none
     WorkerHabits habits;
     bool explicit_ranks = false;
-    bool signals = false;          ///< an agent may get TERM
-    bool rendezvous_dies = false;  ///< and comes back knowing nothing
+    bool signals = false;               ///< an agent may get TERM
+    bool only_rendezvous_dies = false;  ///< again and again, and nothing else happens
+    bool rendezvous_dies = false;       ///< and comes back knowing nothing
 };
 
 /// The plan of a seed, different in every respect.
