@@ -1,5 +1,6 @@
 #include "launcher/daemon.h"
 
+#include "launcher/machine.h"
 #include "launcher/spdlog_log.h"
 #include "proto/exit_codes.h"
 #include "rendezvous/host.h"
@@ -10,11 +11,17 @@
 #include <boost/asio/signal_set.hpp>
 #include <fmt/format.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace ddprun::launcher {
 
@@ -26,6 +33,7 @@ namespace asio = boost::asio;
 struct RawDaemonOptions {
     std::string listen;
     std::string log_level = "info";
+    std::string log_file;
     bool store_only = false;
     bool help = false;
     bool version = false;
@@ -49,6 +57,11 @@ std::unique_ptr<CLI::App> make_parser(RawDaemonOptions& raw) {
            "--log_level,--log-level", raw.log_level, "debug, info, warning or error (default info)"
     )
         ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+    app->add_option(
+        "--log_file,--log-file",
+        raw.log_file,
+        "File that log lines are appended to, instead of stderr;\nHUP opens it anew"
+    );
     app->add_flag("-h,--help", raw.help, "Print this help and exit");
     app->add_flag("--version", raw.version, "Print the version and exit");
     return app;
@@ -88,6 +101,7 @@ Result<DaemonCommand> parse_daemon_command(const std::vector<std::string>& argum
     DaemonCommand command;
     command.store_only = raw.store_only;
     command.log_level = level_of(raw.log_level);
+    command.log_file = raw.log_file;
     command.show_help = raw.help;
     command.show_version = raw.version;
     if (!raw.listen.empty()) {
@@ -108,38 +122,115 @@ std::string daemon_help_text() {
     return make_parser(raw)->help();
 }
 
-int run_daemon(const DaemonCommand& command) {
-    const std::unique_ptr<Log> log = make_stderr_log("ddprund", command.log_level);
-    asio::io_context io_context{1};
-    std::optional<RendezvousHost> host;
+namespace {
+
+int give_up(const Error& error, int status) {
+    fmt::print(stderr, "ddprund: {}\n", error.context);
+    return status;
+}
+
+/// Sockets from a service manager, as systemd hands them down: from descriptor 3 on.
+std::vector<int> handed_down() {
+    constexpr int kFirst = 3;
+    constexpr int kMost = 16;
+    const char* owner = std::getenv("LISTEN_PID");
+    const char* count = std::getenv("LISTEN_FDS");
+    std::vector<int> descriptors;
+    if (owner != nullptr && count != nullptr && std::to_string(::getpid()) == owner) {
+        const int number = std::min(std::atoi(count), kMost);
+        for (int i = 0; i < number; ++i) {
+            descriptors.push_back(kFirst + i);
+        }
+    }
+    return descriptors;
+}
+
+Result<StoreServerOptions> sockets_of(const DaemonCommand& command) {
     StoreServerOptions options;
+    options.listening = handed_down();
     options.port = command.listen.port;
-    if (!command.listen.host.empty()) {
+    if (!command.listen.host.empty() && options.listening.empty()) {
         auto addresses = resolve_host(command.listen.host);
         if (!addresses) {
-            fmt::print(stderr, "ddprund: {}\n", addresses.error().context);
-            return exit_code::kUnavailable;
+            return fail(addresses.error());
         }
         options.addresses = std::move(*addresses);
     }
+    return options;
+}
+
+/// Ends the loop at TERM or INT, once clients have what is due; HUP opens the log file anew.
+class DaemonSignals {
+public:
+    DaemonSignals(asio::io_context& io_context, StoreServer& server, FileLog* file, Log& log)
+        : io_context_(io_context),
+          signals_(io_context, SIGTERM, SIGINT, SIGHUP),
+          server_(server),
+          file_(file),
+          log_(log) {
+        wait();
+    }
+
+private:
+    void wait() {
+        signals_.async_wait([this](const boost::system::error_code& error, int signal) {
+            if (error) {
+                return;
+            }
+            if (signal == SIGHUP) {
+                reopen();
+                wait();
+                return;
+            }
+            log_.info("signal {}: store closing, connected clients get what is due", signal);
+            server_.stop([this] { io_context_.stop(); });
+        });
+    }
+
+    void reopen() {
+        const Result<void> reopened = file_ == nullptr ? Result<void>{} : file_->reopen();
+        if (!reopened) {
+            log_.error("the log file stays as it is: {}", reopened.error().context);
+        }
+    }
+
+    asio::io_context& io_context_;
+    asio::signal_set signals_;
+    StoreServer& server_;
+    FileLog* file_;  ///< null where lines go to stderr
+    Log& log_;
+};
+
+}  // namespace
+
+int run_daemon(const DaemonCommand& command) {
+    std::unique_ptr<FileLog> file;
+    if (!command.log_file.empty()) {
+        auto opened = make_file_log("ddprund", command.log_level, command.log_file);
+        if (!opened) {
+            return give_up(opened.error(), exit_code::kCannotCreate);
+        }
+        file = std::move(*opened);
+    }
+    const std::unique_ptr<Log> console = make_stderr_log("ddprund", command.log_level);
+    Log& log = file == nullptr ? *console : *file;
+    asio::io_context io_context{1};
+    std::optional<RendezvousHost> host;
+    auto options = sockets_of(command);
+    if (!options) {
+        return give_up(options.error(), exit_code::kUnavailable);
+    }
     if (!command.store_only) {
-        host.emplace(io_context, RendezvousHostOptions{}, *log);
-        options.on_agent = [&host](asio::ip::tcp::socket socket, std::string first_bytes) {
+        host.emplace(io_context, RendezvousHostOptions{.job = {}, .host_name = host_name()}, log);
+        options->on_agent = [&host](asio::ip::tcp::socket socket, std::string first_bytes) {
             host->accept(std::move(socket), std::move(first_bytes));
         };
     }
-    auto server = StoreServer::listen(io_context, std::move(options), *log);
+    auto server = StoreServer::listen(io_context, std::move(*options), log);
     if (!server) {
-        fmt::print(stderr, "ddprund: {}\n", server.error().context);
-        return exit_code::kUnavailable;
+        return give_up(server.error(), exit_code::kUnavailable);
     }
-    asio::signal_set signals{io_context, SIGTERM, SIGINT};
-    signals.async_wait([&](const boost::system::error_code& error, int signal) {
-        if (!error) {
-            log->info("signal {}: store closing, connected clients get what is due", signal);
-            (*server)->stop([&io_context] { io_context.stop(); });
-        }
-    });
+    const DaemonSignals signals{io_context, **server, file.get(), log};
     fmt::print("listening on {}:{}\n", (*server)->address(), (*server)->port());
     static_cast<void>(std::fflush(stdout));
     io_context.run();

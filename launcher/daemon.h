@@ -15,6 +15,7 @@ struct DaemonCommand {
     Endpoint listen;          ///< port 0: a free one
     bool store_only = false;  ///< no agents
     LogLevel log_level = LogLevel::info;
+    std::string log_file;  ///< empty: stderr
     bool show_help = false;
     bool show_version = false;
 };
@@ -26,7 +27,8 @@ struct DaemonCommand {
 [[nodiscard]] std::string daemon_help_text();
 
 /// Serves until TERM or INT, which end it with status 0 once connected clients have their answers.
-/// The first line on stdout is "listening on ADDRESS:PORT".
+/// The first line on stdout is "listening on ADDRESS:PORT". HUP reopens the log file. Sockets that
+/// a service manager hands down (LISTEN_FDS) are served instead of --listen.
 [[nodiscard]] int run_daemon(const DaemonCommand& command);
 
 }  // namespace ddprun::launcher

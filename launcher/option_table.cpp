@@ -24,7 +24,8 @@ constexpr auto kOptions = std::to_array<OptionDefinition>({
      "A job of this node alone, on loopback, on a free port; other rendezvous options are ignored"},
 
     {"rdzv_backend", '\0', "static|c10d", "PET_RDZV_BACKEND", rendezvous,
-     "Both mean ddprun's own rendezvous; static takes its endpoint from --master_addr and --master_port"},
+     "Both mean ddprun's own rendezvous; static takes its endpoint from --master_addr and --master_port, "
+     "and the workers' store is there, too"},
     {"rdzv_endpoint", '\0', "HOST[:PORT]", "PET_RDZV_ENDPOINT", rendezvous,
      "Where the nodes meet; the node that owns this address hosts (default port 29400)"},
     {"rdzv_id", '\0', "ID", "PET_RDZV_ID", rendezvous,
@@ -40,6 +41,18 @@ constexpr auto kOptions = std::to_array<OptionDefinition>({
      "Port of the endpoint where --rdzv_endpoint is not given (default 29500)"},
     {"local_addr", '\0', "ADDR", "PET_LOCAL_ADDR", rendezvous,
      "Address of this node for the others (default: the one by which it reaches the rendezvous)"},
+
+    {"iface", '\0', "NAME", "", rendezvous,
+     "The same by the name of its interface, as ib0"},
+    {"port_range", '\0', "LO-HI", "", rendezvous,
+     "Ports that ddprun may choose from where it needs one (default: any free one)"},
+    {"on_term", '\0', "stop|leave", "", rendezvous,
+     "What SIGTERM to this ddprun does: stop the whole job, or leave it alone and let the others go on "
+     "(default: leave where --nnodes is a range, else stop)"},
+    {"membership_signal", '\0', "SIGNAL", "", rendezvous,
+     "Signal to the workers before they are stopped because a node joins or leaves, so that they can save"},
+    {"membership_grace", '\0', "SECONDS", "", rendezvous,
+     "Time from that signal to the stop; whoever ends within it has not failed (default 10)"},
 
     {"module", 'm', "", "PET_MODULE", workers,
      "PROGRAM is a Python module: python3 -u -m PROGRAM"},

@@ -3,6 +3,7 @@
 #include "launcher/arguments.h"
 #include "launcher/binding.h"
 #include "launcher/log_options.h"
+#include "launcher/membership_options.h"
 #include "launcher/option_parser.h"
 #include "launcher/option_reader.h"
 #include "launcher/supervision_options.h"
@@ -108,6 +109,7 @@ void read_conf(Reader& reader, const RawOptions& raw, LaunchCommand& command) {
     spec.last_call_timeout = conf.last_call_timeout.value_or(spec.last_call_timeout);
     spec.heartbeat_interval = conf.heartbeat_interval.value_or(spec.heartbeat_interval);
     spec.heartbeat_misses = conf.heartbeat_misses.value_or(spec.heartbeat_misses);
+    spec.membership_rounds_max = conf.membership_rounds_max.value_or(spec.membership_rounds_max);
     command.lost_timeout = conf.lost_timeout.value_or(command.lost_timeout);
     command.is_host = conf.is_host;
     command.node_rank = conf.node_rank;
@@ -148,6 +150,8 @@ void read_endpoint(Reader& reader, LaunchCommand& command) {
     std::string text = given;
     Port default_port = kDefaultRendezvousPort;
     const std::string origin = reader.origin(given.empty() ? "master_addr" : "rdzv_endpoint");
+    // A plain torchrun command with an endpoint means its store alone, which every back end has.
+    command.is_static = is_static && (given.empty() || reader.find("rdzv_backend") != nullptr);
     if (given.empty()) {
         text = is_static ? reader.text("master_addr", "127.0.0.1") : "localhost";
         default_port =
@@ -247,6 +251,7 @@ Result<Command> parse_whole(
     read_workers(reader, command);
     read_conf(reader, raw, command);
     read_rendezvous(reader, command);
+    read_membership(reader, command);
     command.torchrun_exit_code =
         reader.choice("exit_code", {"ddprun", "torchrun"}).value_or("ddprun") == "torchrun";
     command.log_level = read_log_level(reader, command);

@@ -11,6 +11,7 @@
 #include "proto/log.h"
 #include "proto/result.h"
 #include "rendezvous/endpoint.h"
+#include "rendezvous/listen_socket.h"
 
 #include <chrono>
 #include <cstdint>
@@ -61,7 +62,13 @@ struct LaunchCommand {
     std::chrono::milliseconds lost_timeout{60'000};
     std::optional<bool> is_host;
     std::optional<GroupRank> node_rank;
-    std::string local_addr;  ///< empty: the one by which the rendezvous is reached
+    std::string local_addr;               ///< empty: the one by which the rendezvous is reached
+    std::string interface;                ///< whose address is this node's; empty: none chosen
+    std::optional<PortRange> port_range;  ///< of the ports that we choose
+    bool is_static = false;       ///< MASTER_PORT is the endpoint's port, on the node that hosts
+    bool leaves_on_term = false;  ///< TERM ends this agent alone
+    int membership_signal = 0;    ///< 0: none
+    std::chrono::milliseconds membership_grace{10'000};
     std::string role = "default";
     std::chrono::milliseconds shutdown_timeout{30'000};
     std::optional<std::int32_t> omp_num_threads;

@@ -3,12 +3,14 @@
 #include "agent/agent_setup.h"
 #include "agent/guardian.h"
 #include "agent/job_report.h"
+#include "agent/signal_inbox.h"
 #include "agent/supervisor.h"
 #include "agent/topology.h"
 #include "agent/worker_environment.h"
 #include "launcher/binding.h"
 #include "launcher/gpus.h"
 #include "launcher/machine.h"
+#include "launcher/meeting.h"
 #include "launcher/plan.h"
 #include "launcher/program.h"
 #include "launcher/spdlog_log.h"
@@ -18,12 +20,12 @@
 #include "rendezvous/endpoint.h"
 #include "rendezvous/host.h"
 #include "rendezvous/store_server.h"
-#include "rendezvous/tcp_link.h"
 
 #include <boost/asio/io_context.hpp>
 #include <fmt/format.h>
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -32,7 +34,9 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 namespace ddprun::launcher {
 
@@ -45,106 +49,6 @@ constexpr const char* kLoopback = "127.0.0.1";
 int give_up(const Error& error, int status) {
     fmt::print(stderr, "ddprun: {}\n", error.context);
     return status;
-}
-
-/// The rendezvous as this node takes part in it: embedded here, or somewhere else.
-struct Rendezvous {
-    std::unique_ptr<RendezvousHost> host;  ///< null where another node or a daemon hosts
-    std::unique_ptr<StoreServer> server;   ///< of the host; null for a job of this node alone
-    std::unique_ptr<RendezvousLink> link;
-};
-
-void embed(
-    Rendezvous& rendezvous,
-    asio::io_context& io_context,
-    const JobId& job,
-    Log& log,
-    std::string address
-) {
-    rendezvous.host = std::make_unique<RendezvousHost>(
-        io_context, RendezvousHostOptions{.job = job, .local_address = std::move(address)}, log
-    );
-    rendezvous.link = rendezvous.host->local_link();
-}
-
-/// The address of this node that others reach: one that the endpoint names, loopback only where
-/// there is no other.
-std::string published_address(
-    const std::vector<std::string>& resolved, const std::vector<std::string>& own, bool everywhere
-) {
-    std::string best;
-    for (const std::string& address : resolved) {
-        const bool is_own = is_loopback(address) || std::ranges::find(own, address) != own.end();
-        if (is_own && (best.empty() || is_loopback(best))) {
-            best = address;
-        }
-    }
-    if (everywhere && (best.empty() || is_loopback(best))) {
-        const auto other = std::ranges::find_if_not(own, is_loopback);
-        best = other == own.end() ? best : *other;
-    }
-    return best.empty() ? kLoopback : best;
-}
-
-std::unique_ptr<RendezvousLink> link_to(
-    const LaunchCommand& command, asio::io_context& io_context, Log& log
-) {
-    return make_tcp_link(
-        io_context,
-        TcpLinkOptions{
-            .host = command.endpoint.host,
-            .port = command.endpoint.port,
-            .connect_timeout = command.spec.join_timeout,
-            .lost_timeout = command.lost_timeout,
-        },
-        log
-    );
-}
-
-/// Hosts the rendezvous where the endpoint is this node's and nobody does so yet, else links to it.
-Result<Rendezvous> meet(const LaunchCommand& command, asio::io_context& io_context, Log& log) {
-    Rendezvous rendezvous;
-    // A name that can't be resolved yet isn't ours; the link goes on trying.
-    const std::vector<std::string> resolved =
-        resolve_host(command.endpoint.host).value_or(std::vector<std::string>{});
-    const std::vector<std::string> own = own_addresses();
-    const HostDecision decision = decide_host(HostFacts{
-        .endpoint = command.endpoint,
-        .resolved = resolved,
-        .own = own,
-        .is_host = command.is_host,
-        .one_node = command.spec.max_nodes == NodeCount{1},
-    });
-    if (decision.hosts) {
-        StoreServerOptions options;
-        options.addresses = decision.listen;
-        options.port = command.endpoint.port;
-        // The server has to listen before it is certain that this node hosts.
-        const auto holder = std::make_shared<RendezvousHost*>(nullptr);
-        options.on_agent = [holder](asio::ip::tcp::socket socket, std::string first_bytes) {
-            (*holder)->accept(std::move(socket), std::move(first_bytes));
-        };
-        auto server = StoreServer::listen(io_context, std::move(options), log);
-        const bool is_in_use = !server && server.error().code == Errc::refused;
-        if (!server && (!is_in_use || command.is_host == true)) {
-            return fail(server.error());
-        }
-        if (server) {
-            embed(
-                rendezvous,
-                io_context,
-                command.job,
-                log,
-                published_address(resolved, own, decision.listen.empty())
-            );
-            *holder = rendezvous.host.get();
-            rendezvous.server = std::move(*server);
-            log.info("hosting the rendezvous at {}: {}", to_string(command.endpoint), decision.why);
-            return rendezvous;
-        }
-    }
-    rendezvous.link = link_to(command, io_context, log);
-    return rendezvous;
 }
 
 std::optional<std::int32_t> terminal_columns() {
@@ -225,6 +129,9 @@ AgentSettings settings_of(
         settings.environment.push_back(fmt::format("{}={}", name, value));
     }
     settings.shutdown_timeout = command.shutdown_timeout;
+    settings.leaves_on_term = command.leaves_on_term && !command.standalone;
+    settings.membership_signal = command.membership_signal;
+    settings.membership_grace = command.membership_grace;
     settings.omp_num_threads = command.omp_num_threads;
     settings.virtual_local_rank = command.virtual_local_rank;
     settings.signals_to_handle = command.signals_to_handle;
@@ -292,30 +199,67 @@ void report_no_program(const LaunchCommand& command, const Error& error, int sta
     }
 }
 
-/// Runs the agent and, where it is embedded, the rendezvous until every node has left.
-int run_agent(
-    asio::io_context& io_context, AgentSettings settings, Rendezvous rendezvous, Log& log
+/// A worker store for a round: one of its own, or with the back end `static` the endpoint's, whose
+/// port users were told.
+Result<BoundStore> bind_store(
+    const LaunchCommand& command,
+    asio::io_context& io_context,
+    const Meeting& meeting,
+    const std::string& address,
+    Log& log
 ) {
-    settings.bind_store = [&io_context,
-                           &log](Round, const std::string& address) -> Result<BoundStore> {
-        StoreServerOptions options;
-        options.addresses = {address.empty() ? kLoopback : address};
-        auto server = StoreServer::listen(io_context, std::move(options), log);
-        if (!server) {
-            return fail(server.error());
+    if (command.is_static && meeting.server() != nullptr) {
+        std::vector<std::string> addresses;
+        if (const MembershipState* job = meeting.host()->job(command.job)) {
+            for (const NodeInfo& node : job->plan.nodes) {
+                addresses.push_back(node.address);
+            }
         }
-        const Port port = (*server)->port();
-        return BoundStore{port, std::shared_ptr<StoreServer>{std::move(*server)}};
+        meeting.server()->begin_round(std::move(addresses));
+        return BoundStore{meeting.server()->port(), nullptr};
+    }
+    StoreServerOptions options;
+    options.addresses = {address.empty() ? kLoopback : address};
+    options.port_range = command.port_range;
+    auto server = StoreServer::listen(io_context, std::move(options), log);
+    if (!server) {
+        return fail(server.error());
+    }
+    const Port port = (*server)->port();
+    return BoundStore{port, std::shared_ptr<StoreServer>{std::move(*server)}};
+}
+
+/// Runs the agent and, where this process hosts the rendezvous, that until every node has left.
+int run_agent(
+    const LaunchCommand& command,
+    asio::io_context& io_context,
+    AgentSettings settings,
+    const Meeting& meeting,
+    std::unique_ptr<RendezvousLink> link,
+    Log& log
+) {
+    settings.bind_store = [&](Round, const std::string& address) {
+        return bind_store(command, io_context, meeting, address, log);
     };
     int status = exit_code::kInternal;
-    Supervisor supervisor{io_context, std::move(settings), std::move(rendezvous.link), log};
+    std::optional<SignalInbox> stop_serving;
+    Supervisor supervisor{io_context, std::move(settings), std::move(link), log};
     supervisor.run([&](int exit_status) {
         status = exit_status;
-        if (rendezvous.host == nullptr) {
+        if (meeting.host() == nullptr) {
             io_context.stop();
             return;
         }
-        rendezvous.host->stop([&io_context] { io_context.stop(); });
+        const auto others = meeting.host()->nodes();
+        if (others > 0) {
+            log.info("serving the rendezvous for {} other nodes until they end", others);
+        }
+        stop_serving.emplace(io_context, std::set<int>{SIGTERM, SIGINT});
+        stop_serving->start([&](int signal) {
+            log.warning("got signal {}, the rendezvous ends", signal);
+            io_context.stop();
+        });
+        meeting.host()->stop([&io_context] { io_context.stop(); });
     });
     io_context.run();
     return status;
@@ -323,18 +267,22 @@ int run_agent(
 
 int run_as_agent(const LaunchCommand& command, AgentSettings settings, Log& log) {
     asio::io_context io_context{1};
-    Rendezvous rendezvous;
-    if (command.standalone) {
-        embed(rendezvous, io_context, settings.job, log, kLoopback);
-    } else {
-        auto met = meet(command, io_context, log);
-        if (!met) {
-            return status_of(command, give_up(met.error(), exit_code::kUnavailable));
-        }
-        rendezvous = std::move(*met);
-    }
+    Meeting meeting{
+        io_context,
+        MeetingOptions{
+            .endpoint = command.endpoint,
+            .job = settings.job,
+            .host_name = settings.info.host,
+            .is_host = command.is_host,
+            .one_node = command.spec.max_nodes == NodeCount{1},
+            .host_is_first = command.is_static,
+            .join_timeout = command.spec.join_timeout,
+            .lost_timeout = command.lost_timeout,
+        },
+        log};
+    std::unique_ptr<RendezvousLink> link = command.standalone ? meeting.alone() : meeting.link();
     return status_of(
-        command, run_agent(io_context, std::move(settings), std::move(rendezvous), log)
+        command, run_agent(command, io_context, std::move(settings), meeting, std::move(link), log)
     );
 }
 
@@ -405,6 +353,17 @@ int run(const LaunchCommand& command, const Environment& given_environment) {
     AgentSettings settings =
         settings_of(command, environment, {host_name(), *life}, std::move(*program));
     settings.info.local_world_size = workers->count;
+    if (!command.interface.empty()) {
+        const auto addresses = addresses_of_interface(command.interface);
+        if (!addresses) {
+            return give_up(
+                {addresses.error().code,
+                 fmt::format("--iface={}: {}", command.interface, addresses.error().context)},
+                exit_code::kUsage
+            );
+        }
+        settings.info.address = addresses->front();
+    }
     settings.at_start = at_start;
     auto devices = find_devices(command, environment, workers->count);
     if (!devices) {

@@ -103,6 +103,9 @@ inline constexpr std::chrono::milliseconds kJoinMessageTimeout{
 inline constexpr std::chrono::milliseconds kConnectBackoffMin{10};
 inline constexpr std::chrono::milliseconds kConnectBackoffMax{1'000};
 inline constexpr std::chrono::milliseconds kConnectAttemptTimeout{5'000};
+inline constexpr std::chrono::milliseconds kConnectTellingDelay{
+    1'500};  ///< before it is told what keeps a link down
+inline constexpr std::chrono::milliseconds kConnectTellingInterval{10'000};
 inline constexpr std::chrono::milliseconds kLinkCloseTimeout{
     2'000};  ///< to send what is queued before a close
 

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <charconv>
 #include <memory>
+#include <utility>
 
 namespace ddprun {
 
@@ -69,6 +70,29 @@ std::string numeric(const sockaddr* address) {
         static_cast<void>(::inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text));
     }
     return text;
+}
+
+/// Name and address, in the system's order.
+std::vector<std::pair<std::string, std::string>> interface_addresses() {
+    ifaddrs* found = nullptr;
+    if (::getifaddrs(&found) != 0) {
+        return {};
+    }
+    const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owned(found, ::freeifaddrs);
+    std::vector<std::pair<std::string, std::string>> addresses;
+    for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next) {
+        if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) {
+            continue;
+        }
+        const std::string address = numeric(each->ifa_addr);
+        in6_addr v6{};
+        const bool is_for_one_link =
+            ::inet_pton(AF_INET6, address.c_str(), &v6) == 1 && IN6_IS_ADDR_LINKLOCAL(&v6);
+        if (!address.empty() && !is_for_one_link) {
+            addresses.emplace_back(each->ifa_name, address);
+        }
+    }
+    return addresses;
 }
 
 }  // namespace
@@ -220,20 +244,33 @@ Result<std::vector<std::string>> resolve_host(const std::string& host) {
 }
 
 std::vector<std::string> own_addresses() {
-    ifaddrs* found = nullptr;
-    if (::getifaddrs(&found) != 0) {
-        return {};
-    }
-    const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owned(found, ::freeifaddrs);
     std::vector<std::string> addresses;
-    for (const ifaddrs* each = found; each != nullptr; each = each->ifa_next) {
-        if (each->ifa_addr == nullptr || (each->ifa_flags & IFF_UP) == 0) {
-            continue;
-        }
-        const std::string address = numeric(each->ifa_addr);
-        if (!address.empty() && !contains(addresses, address)) {
+    for (const auto& [name, address] : interface_addresses()) {
+        if (!contains(addresses, address)) {
             addresses.push_back(address);
         }
+    }
+    return addresses;
+}
+
+Result<std::vector<std::string>> addresses_of_interface(const std::string& name) {
+    std::vector<std::string> addresses;
+    std::vector<std::string> names;
+    for (const auto& [interface, address] : interface_addresses()) {
+        if (!contains(names, interface)) {
+            names.push_back(interface);
+        }
+        if (interface == name) {
+            addresses.push_back(address);
+        }
+    }
+    if (addresses.empty()) {
+        return fail(
+            Errc::not_found,
+            fmt::format(
+                "no interface {} with an address is up; there are: {}", name, fmt::join(names, ", ")
+            )
+        );
     }
     return addresses;
 }

@@ -55,7 +55,11 @@ struct HostDecision {
 /// order. Blocks. Errors: not_found.
 [[nodiscard]] Result<std::vector<std::string>> resolve_host(const std::string& host);
 
-/// Numeric addresses of all interfaces that are up.
+/// Numeric addresses of all interfaces that are up, without those that are good for one link only
+/// (IPv6 fe80::).
 [[nodiscard]] std::vector<std::string> own_addresses();
+
+/// Those of one interface. Errors: not_found, with the interfaces that there are.
+[[nodiscard]] Result<std::vector<std::string>> addresses_of_interface(const std::string& name);
 
 }  // namespace ddprun

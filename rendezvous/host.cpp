@@ -157,7 +157,7 @@ void RendezvousHost::Implementation::on_join(const PeerPointer& peer, const Join
         refuse(peer, *refused);
         return;
     }
-    Membership& job = jobs.try_emplace(join.job, join.job).first->second;
+    Membership& job = jobs.try_emplace(join.job, join.job, options_.host_name).first->second;
     const MembershipEvent event{join.node, join.incarnation, join};
     const Actions actions = job.step(event, now());
     const auto refused = std::find_if(actions.begin(), actions.end(), [&](const Action& action) {
@@ -419,6 +419,14 @@ void RendezvousHost::on_all_jobs_over(std::function<void()> callback) {
 
 void RendezvousHost::stop(std::function<void()> done) {
     implementation_->stop(std::move(done));
+}
+
+std::size_t RendezvousHost::nodes() const {
+    std::size_t count = 0;
+    for (const auto& [id, job] : implementation_->jobs) {
+        count += job.state().nodes.size();
+    }
+    return count;
 }
 
 const MembershipState* RendezvousHost::job(const JobId& id) const {

@@ -30,6 +30,7 @@ struct RendezvousHostOptions {
     std::optional<JobId> job;
     /// What a local link reports as its address: the one by which other nodes reach this one.
     std::string local_address = "127.0.0.1";
+    std::string host_name{};  ///< of this machine, for the messages of agents
     /// For a connection's opening and Join.
     std::chrono::milliseconds join_message_timeout = limits::kJoinMessageTimeout;
 };
@@ -52,6 +53,9 @@ public:
 
     /// `done` is called when no job has a node left; unknown nodes are refused meanwhile.
     void stop(std::function<void()> done);
+
+    /// Of all jobs together.
+    [[nodiscard]] std::size_t nodes() const;
 
     /// The state of a job, or null.
     [[nodiscard]] const MembershipState* job(const JobId& id) const;

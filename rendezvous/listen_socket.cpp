@@ -3,6 +3,7 @@
 #include <boost/asio/ip/v6_only.hpp>
 #include <fmt/format.h>
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/resource.h>
@@ -138,6 +139,62 @@ Result<std::vector<tcp::acceptor>> listen_on(
         }
         chosen = acceptor->local_endpoint(error).port();
         acceptors.push_back(std::move(*acceptor));
+    }
+    return acceptors;
+}
+
+Result<std::vector<tcp::acceptor>> listen_in_range(
+    asio::io_context& io_context, const std::vector<std::string>& addresses, const PortRange& range
+) {
+    for (std::uint32_t port = range.first.value(); port <= range.last.value(); ++port) {
+        auto acceptors = listen_on(io_context, addresses, Port{static_cast<std::uint16_t>(port)});
+        if (acceptors || acceptors.error().code != Errc::refused) {
+            return acceptors;
+        }
+    }
+    return fail(
+        Errc::refused,
+        fmt::format(
+            "listen on {}: every port from {} to {} is in use, give a larger --port_range",
+            addresses.empty() ? "every interface" : addresses.front(),
+            range.first,
+            range.last
+        )
+    );
+}
+
+Result<std::vector<tcp::acceptor>> adopt_listening(
+    asio::io_context& io_context, const std::vector<int>& descriptors
+) {
+    std::vector<tcp::acceptor> acceptors;
+    for (const int fd : descriptors) {
+        int listens = 0;
+        socklen_t size = sizeof listens;
+        sockaddr_storage address{};
+        socklen_t address_size = sizeof address;
+        // NOLINTNEXTLINE(cppcoreguidelines-pro-type-cstyle-cast): the socket interface's way
+        auto* generic = reinterpret_cast<sockaddr*>(&address);
+        const bool is_listening =
+            ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens != 0 &&
+            ::getsockname(fd, generic, &address_size) == 0;
+        if (!is_listening || (address.ss_family != AF_INET && address.ss_family != AF_INET6)) {
+            return fail(
+                Errc::invalid_argument,
+                fmt::format("descriptor {} that was handed down is no listening TCP socket", fd)
+            );
+        }
+        static_cast<void>(::fcntl(fd, F_SETFD, FD_CLOEXEC));
+        static_cast<void>(::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK));
+        set_inherited_options(fd);
+        tcp::acceptor acceptor{io_context};
+        error_code error;
+        acceptor.assign(address.ss_family == AF_INET ? tcp::v4() : tcp::v6(), fd, error);
+        if (error) {
+            return fail(
+                Errc::io_error, fmt::format("take over descriptor {}: {}", fd, error.message())
+            );
+        }
+        acceptors.push_back(std::move(acceptor));
     }
     return acceptors;
 }

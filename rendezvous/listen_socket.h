@@ -13,11 +13,31 @@
 
 namespace ddprun {
 
+/// Ports from `first` to `last`, both included.
+struct PortRange {
+    Port first;
+    Port last;
+
+    friend bool operator==(const PortRange&, const PortRange&) = default;
+};
+
 /// One acceptor for each numeric address, all at the same port (0: a free one). No address: every
 /// interface, both families where the machine has IPv6. Errors name address and port; Errc::refused
 /// is a port that is in use.
 [[nodiscard]] Result<std::vector<boost::asio::ip::tcp::acceptor>> listen_on(
     boost::asio::io_context& io_context, const std::vector<std::string>& addresses, Port port
+);
+
+/// The same at the first port of the range that is free on all addresses. Errc::refused: none is.
+[[nodiscard]] Result<std::vector<boost::asio::ip::tcp::acceptor>> listen_in_range(
+    boost::asio::io_context& io_context,
+    const std::vector<std::string>& addresses,
+    const PortRange& range
+);
+
+/// Takes over sockets that listen already, as a service manager hands them down.
+[[nodiscard]] Result<std::vector<boost::asio::ip::tcp::acceptor>> adopt_listening(
+    boost::asio::io_context& io_context, const std::vector<int>& descriptors
 );
 
 /// "ADDRESS:PORT" in numbers, "[ADDRESS]:PORT" for IPv6.

@@ -184,7 +184,11 @@ void Membership::gather() {
     }
     try_seal();
     if (state_.phase == Phase::gathering) {
-        const Stamp soon = after(limits::kWaitingDelay);
+        // Each time all are told: the more there are, the less often.
+        const auto nodes = static_cast<std::int64_t>(state_.nodes.size());
+        const Stamp soon = after(std::min(
+            limits::kWaitingDelay * (1 + nodes / limits::kWaitingNamesMax), limits::kWaitingDelayMax
+        ));
         state_.waiting_due = state_.waiting_due ? std::min(*state_.waiting_due, soon) : soon;
     }
 }

@@ -144,8 +144,10 @@ std::optional<Refused> Membership::refusal_of(const MembershipEvent& event, cons
             )};
     }
     for (const auto& [node, living] : state_.nodes) {
-        if (join.requested_rank && living.requested_rank == join.requested_rank &&
-            node != event.node) {
+        if (!join.requested_rank) {
+            break;
+        }
+        if (living.requested_rank == join.requested_rank && node != event.node) {
             return Refused{
                 RefusalReason::rank_taken,
                 fmt::format("node_rank {} is taken by {}", *join.requested_rank, living.info.host)};

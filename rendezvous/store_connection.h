@@ -82,6 +82,14 @@ public:
 
     [[nodiscard]] std::string peer() const { return text_of(peer_); }
 
+    /// Its peer's address is this numeric one.
+    [[nodiscard]] bool comes_from(const std::string& address) const {
+        const std::string text = peer();
+        const std::size_t port = text.rfind(':');
+        const bool has_brackets = text.front() == '[';
+        return text.substr(has_brackets ? 1 : 0, port - (has_brackets ? 2 : 0)) == address;
+    }
+
     [[nodiscard]] bool is_validated() const { return is_validated_; }
 
     struct DeadlineSlot {

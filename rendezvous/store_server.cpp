@@ -15,6 +15,7 @@
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 
 namespace ddprun {
 
@@ -59,6 +60,12 @@ public:
         close_connections();
         timer_.cancel();
         stop_timer_.cancel();
+    }
+
+    void begin_round(std::vector<std::string> addresses) {
+        close_connections();
+        state_ = KvState{options_.kv_limits};
+        round_addresses_ = std::move(addresses);
     }
 
     void stop(std::function<void()> done) {
@@ -118,6 +125,7 @@ private:
     void arm_timer();
     void on_timer();
     void finish_if_empty();
+    [[nodiscard]] bool is_of_round(ClientId client) const;
     [[nodiscard]] std::chrono::milliseconds length_of(Deadline deadline) const;
 
     asio::io_context& io_context_;
@@ -136,6 +144,7 @@ private:
     std::string read_buffer_;
     int reserve_;  ///< given up for a moment to turn a connection away when no other is left
     std::function<void()> done_;
+    std::optional<std::vector<std::string>> round_addresses_;  ///< who may use the store
 };
 
 // ---- accepting
@@ -231,6 +240,10 @@ void StoreServer::Implementation::apply(
         effects.offence = "malformed request";
         return;
     }
+    if (std::holds_alternative<ValidateRequest>(*decoded) && !is_of_round(client)) {
+        effects.offence = "its address is none of the round's nodes";
+        return;
+    }
     state_.apply(client, *decoded, effects);
     for (const ClientId released : effects.released) {
         const auto found = connections_.find(released);
@@ -242,6 +255,17 @@ void StoreServer::Implementation::apply(
             }
         }
     }
+}
+
+bool StoreServer::Implementation::is_of_round(ClientId client) const {
+    if (!round_addresses_) {
+        return true;
+    }
+    const auto found = connections_.find(client);
+    return found != connections_.end() &&
+           std::ranges::any_of(*round_addresses_, [&](const std::string& address) {
+               return found->second->comes_from(address);
+           });
 }
 
 void StoreServer::Implementation::hand_over(
@@ -364,11 +388,27 @@ void StoreServer::Implementation::on_timer() {
 
 // ---- the public face
 
+namespace {
+
+Result<std::vector<tcp::acceptor>> open_sockets(
+    asio::io_context& io_context, const StoreServerOptions& options
+) {
+    if (!options.listening.empty()) {
+        return adopt_listening(io_context, options.listening);
+    }
+    if (options.port_range && options.port == Port{0}) {
+        return listen_in_range(io_context, options.addresses, *options.port_range);
+    }
+    return listen_on(io_context, options.addresses, options.port);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<StoreServer>> StoreServer::listen(
     asio::io_context& io_context, StoreServerOptions options, Log& log
 ) {
     raise_descriptor_limit();
-    auto acceptors = listen_on(io_context, options.addresses, options.port);
+    auto acceptors = open_sockets(io_context, options);
     if (!acceptors) {
         return fail(acceptors.error());
     }
@@ -402,6 +442,10 @@ const StoreCounters& StoreServer::counters() const {
 
 const KvCounters& StoreServer::kv_counters() const {
     return implementation_->kv_counters();
+}
+
+void StoreServer::begin_round(std::vector<std::string> addresses) {
+    implementation_->begin_round(std::move(addresses));
 }
 
 void StoreServer::stop(std::function<void()> done) {

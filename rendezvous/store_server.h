@@ -16,6 +16,7 @@
 #include "proto/result.h"
 #include "proto/types.h"
 #include "rendezvous/kv_state.h"
+#include "rendezvous/listen_socket.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -24,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -43,7 +45,9 @@ struct StoreServerOptions {
     /// Numeric addresses to listen on, all at the same port. Empty: every interface, both families.
     std::vector<std::string> addresses;
     Port port{0};
-    bool serve_store = true;  ///< false: an endpoint for agents only
+    std::optional<PortRange> port_range{};  ///< where `port` is 0: which ports may be taken
+    std::vector<int> listening{};  ///< sockets that listen already, instead of addresses and port
+    bool serve_store = true;       ///< false: an endpoint for agents only
     /// Gets each connection that begins with the agent protocol's magic, with the bytes read so
     /// far.
     Handover on_agent;
@@ -91,6 +95,10 @@ public:
 
     [[nodiscard]] const StoreCounters& counters() const;
     [[nodiscard]] const KvCounters& kv_counters() const;
+
+    /// For a server whose port is a store of one round after another: closes all store clients and
+    /// forgets all keys; from now on only clients from these addresses get in.
+    void begin_round(std::vector<std::string> addresses);
 
     /// Listens no more; closes clients that wait, writes the replies that are due (within
     /// deadlines.stop), then calls `done` from the loop: no connection is left.

@@ -51,7 +51,8 @@ public:
           socket_(io_context),
           retry_timer_(io_context),
           attempt_timer_(io_context),
-          heartbeat_timer_(io_context) {}
+          heartbeat_timer_(io_context),
+          telling_timer_(io_context) {}
 
     void start(RendezvousLink::Handlers handlers);
     void send(const AgentMessage& message);
@@ -68,6 +69,8 @@ private:
     void attempt_failed(const std::string& why);
     void retry();
     void give_up();
+    void tell_later(std::chrono::milliseconds delay);
+    [[nodiscard]] bool is_superseded(const std::vector<std::string>& addresses);
     void lose(const Error& reason);
     void read();
     void on_read(std::size_t size);
@@ -101,6 +104,7 @@ private:
     asio::steady_timer retry_timer_;
     asio::steady_timer attempt_timer_;
     asio::steady_timer heartbeat_timer_;
+    asio::steady_timer telling_timer_;
     std::uint64_t attempt_ = 0;
 
     Clock::time_point trying_since_;
@@ -133,7 +137,36 @@ void Connection::begin_trying(std::chrono::milliseconds time) {
     deadline_ = trying_since_ + time;
     attempts_ = 0;
     backoff_ = limits::kConnectBackoffMin;
+    tell_later(limits::kConnectTellingDelay);
     resolve();
+}
+
+void Connection::tell_later(std::chrono::milliseconds delay) {
+    telling_timer_.expires_after(delay);
+    // Not guarded: it lasts longer than an attempt.
+    telling_timer_.async_wait([self = shared_from_this()](const error_code& error) {
+        if (error || self->state_ == State::over || self->state_ == State::closing) {
+            return;
+        }
+        self->log_.info(
+            "{} the rendezvous at {}: {}, trying on",
+            self->was_up_ ? "connecting again to" : "connecting to",
+            self->target_,
+            self->last_trouble_
+        );
+        self->tell_later(limits::kConnectTellingInterval);
+    });
+}
+
+bool Connection::is_superseded(const std::vector<std::string>& addresses) {
+    if (was_up_ || !options_.superseded || !options_.superseded(addresses)) {
+        return false;
+    }
+    handlers_ = {};
+    state_ = State::over;
+    close_socket();
+    telling_timer_.cancel();
+    return true;
 }
 
 void Connection::resolve() {
@@ -148,6 +181,9 @@ void Connection::resolve() {
     error_code not_numeric;
     const auto address = asio::ip::make_address(options_.host, not_numeric);
     if (!not_numeric) {
+        if (is_superseded({address.to_string()})) {
+            return;
+        }
         connect({tcp::endpoint{address, options_.port.value()}});
         return;
     }
@@ -157,11 +193,20 @@ void Connection::resolve() {
         std::to_string(options_.port.value()),
         tcp::resolver::numeric_service,
         guarded([this](const error_code& error, const tcp::resolver::results_type& results) {
+            std::vector<tcp::endpoint> endpoints;
+            std::vector<std::string> addresses;
+            for (const auto& result : results) {
+                endpoints.push_back(result.endpoint());
+                addresses.push_back(result.endpoint().address().to_string());
+            }
+            if (is_superseded(addresses)) {
+                return;
+            }
             if (error) {
                 attempt_failed(fmt::format("resolve {}: {}", options_.host, error.message()));
                 return;
             }
-            connect({results.begin(), results.end()});
+            connect(std::move(endpoints));
         })
     );
 }
@@ -257,6 +302,7 @@ void Connection::give_up() {
         )};
     state_ = State::over;
     close_socket();
+    telling_timer_.cancel();
     const auto handler = std::exchange(handlers_, {}).on_lost;
     if (handler) {
         handler(error);
@@ -343,6 +389,7 @@ bool Connection::take(const ServerMessage& message) {
     if (const auto* welcome = std::get_if<Welcome>(&message)) {
         was_up_ = true;
         attempt_timer_.cancel();
+        telling_timer_.cancel();
         const bool first = !heartbeat_interval_.has_value();
         heartbeat_interval_ = std::max(welcome->heartbeat_interval, limits::kHeartbeatIntervalMin);
         const auto patience = *heartbeat_interval_ * kUnacknowledgedHeartbeats;
@@ -360,6 +407,7 @@ bool Connection::take(const ServerMessage& message) {
     }
     if (std::holds_alternative<Refused>(message)) {
         attempt_timer_.cancel();
+        telling_timer_.cancel();
     }
     final_word_ = final_word_ || std::holds_alternative<Refused>(message) ||
                   std::holds_alternative<EndJob>(message);
@@ -461,6 +509,7 @@ void Connection::close(std::function<void()> done) {
 void Connection::finish_close() {
     state_ = State::over;
     close_socket();
+    telling_timer_.cancel();
     auto done = std::exchange(closed_, nullptr);
     if (done) {
         asio::post(io_context_, std::move(done));
@@ -472,6 +521,7 @@ void Connection::abandon() {
     if (state_ != State::closing) {  // else close() finishes what it began
         state_ = State::over;
         close_socket();
+        telling_timer_.cancel();
     }
 }
 

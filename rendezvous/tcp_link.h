@@ -1,7 +1,8 @@
 // An agent's link to a rendezvous on another node (or in a daemon) over TCP: resolves, connects
 // with backoff, sends heartbeats at the rhythm that Welcome names, and comes back after a lost
 // connection. A connection counts as up for good when its Welcome has come; until then the backoff
-// goes on and the deadline stays. After Refused or EndJob a lost connection isn't restored.
+// goes on and the deadline stays. After Refused or EndJob a lost connection isn't restored. While
+// it is down a line of the log says why, after a moment and then in intervals.
 #pragma once
 
 #include "proto/log.h"
@@ -11,8 +12,10 @@
 #include <boost/asio/io_context.hpp>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace ddprun {
 
@@ -23,6 +26,9 @@ struct TcpLinkOptions {
     std::chrono::milliseconds connect_timeout{600'000};
     /// From the loss of the connection to the next Welcome.
     std::chrono::milliseconds lost_timeout{60'000};
+    /// Asked before each attempt until the first Welcome, with the addresses that the host has
+    /// (none where it can't be resolved yet). True: no link is wanted any more, nothing follows.
+    std::function<bool(const std::vector<std::string>& addresses)> superseded{};
 };
 
 /// `log` must outlive the link. Errors of on_lost: timed_out, with host, port, the number of

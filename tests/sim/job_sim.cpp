@@ -57,6 +57,7 @@ JobSim::JobSim(std::uint64_t seed, const JobPlan& plan)
         }
         return alive;
     };
+    host_.follow = seed % 4 == 0;
     host_.duplicate_reports = world_.random.one_in(4);
     for (std::int32_t i = 0; i < plan_.nodes; ++i) {
         auto machine = std::make_unique<Machine>();
@@ -119,6 +120,11 @@ std::shared_ptr<SimAgent> JobSim::some_agent() {
 
 void JobSim::next_fault() {
     if (world_.now().value() >= plan_.faults_until) {
+        return;
+    }
+    if (plan_.only_rendezvous_dies) {
+        kill_rendezvous();
+        world_.after(world_.random.between(10, 4'000), [this] { next_fault(); });
         return;
     }
     if (const auto agent = some_agent()) {

@@ -20,9 +20,10 @@ struct JobPlan {
     std::int64_t faults_until = 0;  ///< milliseconds; 0: none
     WorkerHabits habits;
     bool explicit_ranks = false;
-    bool signals = false;            ///< an agent may get TERM
-    bool rendezvous_dies = false;    ///< and comes back knowing nothing
-    std::int64_t restart_delay = 0;  ///< milliseconds, as min_uptime
+    bool signals = false;               ///< an agent may get TERM
+    bool only_rendezvous_dies = false;  ///< again and again, and nothing else happens
+    bool rendezvous_dies = false;       ///< and comes back knowing nothing
+    std::int64_t restart_delay = 0;     ///< milliseconds, as min_uptime
     std::int64_t min_uptime = 0;
 };
 

@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+#include <signal.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -39,6 +41,49 @@ TEST_CASE("every seed keeps the invariants and ends") {
             print(sim);
         }
         REQUIRE_MESSAGE(broken.empty(), "seed ", seed, ": ", broken);
+    }
+}
+
+TEST_CASE("a rendezvous that dies again and again restarts no worker and loses no success") {
+    for (std::uint64_t seed = 1; seed <= kSeedsOfEveryDay; ++seed) {
+        JobPlan plan;
+        plan.min_nodes = plan.max_nodes = plan.nodes = 3;
+        plan.faults_until = 30'000;
+        plan.habits.time_max = 20'000;
+        plan.only_rendezvous_dies = true;
+        JobSim sim(seed, plan);
+
+        const std::string broken = sim.run();
+
+        INFO("seed ", seed);
+        REQUIRE(broken == "");
+        for (const auto& agent : sim.agents()) {
+            REQUIRE(agent->exit_status() == 0);
+            REQUIRE(agent->rounds == 1);
+        }
+    }
+}
+
+TEST_CASE("a failure is not lost with the rendezvous that knew it") {
+    for (std::uint64_t seed = 1; seed <= kSeedsOfEveryDay; ++seed) {
+        JobPlan plan;
+        plan.min_nodes = plan.max_nodes = plan.nodes = 3;
+        plan.max_restarts = 0;
+        plan.faults_until = 30'000;
+        plan.habits.time_max = 20'000;
+        plan.habits.failures_percent = 100;
+        plan.only_rendezvous_dies = true;
+        JobSim sim(seed, plan);
+
+        const std::string broken = sim.run();
+
+        INFO("seed ", seed);
+        REQUIRE(broken == "");
+        for (const auto& agent : sim.agents()) {
+            const auto status = agent->exit_status();
+            REQUIRE((status == 3 || status == 128 + SIGSEGV));
+            REQUIRE(status == sim.agents().front()->exit_status());
+        }
     }
 }
 

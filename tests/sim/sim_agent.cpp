@@ -191,6 +191,7 @@ void SimAgent::perform(const AgentAction& action) {
         });
     } else if (const auto* prepare = std::get_if<agent_action::PrepareWorkers>(&action)) {
         store_ = prepare->plan.master_port;
+        ++rounds;
     } else if (const auto* spawn = std::get_if<agent_action::Spawn>(&action)) {
         workers_[spawn->id] = Worker{kUnassigned, store_, true, false};
         spawned_.push_back(spawn->id);

@@ -51,6 +51,7 @@ public:
 
     [[nodiscard]] const Join& join() const { return join_; }
 
+    std::int64_t rounds = 0;    ///< whose workers it started
     std::int64_t failures = 0;  ///< of workers, that weren't asked to end
 
 private:

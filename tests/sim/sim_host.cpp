@@ -1,5 +1,7 @@
 #include "tests/sim/sim_host.h"
 
+#include "rendezvous/membership_codec.h"
+
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -28,6 +30,7 @@ void SimHost::crash() {
     }
     bound_.clear();
     core_ = Membership(job_);
+    follower_ = Membership(job_);
     liveness_ = Liveness{};
     armed_for_.reset();
     // What agents tell the next one is all that it goes by.
@@ -83,7 +86,7 @@ void SimHost::on_join(
     const std::shared_ptr<Guest>& guest,
     const Join& join
 ) {
-    const Actions actions = core_.step({join.node, join.incarnation, join}, world_.now());
+    const Actions actions = step({join.node, join.incarnation, join});
     const auto refused = std::find_if(actions.begin(), actions.end(), [&](const Action& action) {
         const auto* refuse = std::get_if<Refuse>(&action);
         return refuse != nullptr && refuse->incarnation == join.incarnation;
@@ -125,7 +128,37 @@ void SimHost::on_end(const std::shared_ptr<Connection>& connection, const Guest&
 }
 
 void SimHost::feed(const MembershipEvent& event) {
-    perform(core_.step(event, world_.now()));
+    perform(step(event));
+}
+
+Actions SimHost::step(const MembershipEvent& event) {
+    Actions actions = core_.step(event, world_.now());
+    if (!follow) {
+        return actions;
+    }
+    std::string bytes;
+    encode(MembershipStep{world_.now(), event}, bytes);
+    const auto read = decode_membership_step(bytes);
+    world_.require(read.has_value(), "an event that can't be read back");
+    if (!read) {
+        return actions;
+    }
+    const Actions followed = follower_.step(read->event, read->now);
+    world_.require(
+        followed == actions && follower_.state() == core_.state(),
+        "the log of events gives another state"
+    );
+    constexpr std::int64_t kOftenEnough = 50;
+    if (world_.now().value() % kOftenEnough == 0) {
+        std::string stored;
+        encode(core_.state(), stored);
+        auto state = decode_membership_state(stored);
+        world_.require(state.has_value(), "a state that can't be read back");
+        if (state) {
+            follower_ = Membership(std::move(*state));
+        }
+    }
+    return actions;
 }
 
 void SimHost::perform(const Actions& actions) {

@@ -31,6 +31,10 @@ public:
 
     [[nodiscard]] const Membership& core() const { return core_; }
 
+    /// A second core lives from the bytes of the first one's log of events, and now and then from
+    /// those of its state.
+    bool follow = false;
+
     /// Feeds each report a second time, as an agent does that resends.
     bool duplicate_reports = false;
 
@@ -69,6 +73,7 @@ private:
     );
     void on_end(const std::shared_ptr<Connection>& connection, const Guest& guest);
     void feed(const MembershipEvent& event);
+    [[nodiscard]] Actions step(const MembershipEvent& event);
     void perform(const Actions& actions);
     void check(const Send& send);
     void check_plan(const BeginRound& begin, const NodeId& node);
@@ -83,6 +88,7 @@ private:
     bool up_ = true;
     std::vector<std::weak_ptr<Connection>> connections_;
     Membership core_;
+    Membership follower_{JobId{"job"}};
     Liveness liveness_;
     std::map<NodeId, Bound> bound_;
     std::optional<Stamp> armed_for_;

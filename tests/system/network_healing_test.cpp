@@ -202,7 +202,7 @@ TEST_CASE("an elastic job grows and shrinks between one node and four") {
     kill_agent(*second);
     REQUIRE(first->wait_for_line("rank 0 of 2 restart 0", 2));
     const auto again = cluster.start(2, options);
-    REQUIRE(again->wait_for_line("rank 1 of 3"));
+    REQUIRE(again->wait_for_line("rank 2 of 3"));
     REQUIRE(first->wait_for_line("rank 0 of 3 restart 0", 3));
 
     cluster.release();

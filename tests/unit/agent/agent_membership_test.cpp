@@ -127,9 +127,8 @@ TEST_SUITE("agent/agent_membership") {
         Fixture f;
         static_cast<void>(f.begin_message(0));
 
-        const auto actions = f.step(
-            agent_event::StoreUnreachable{Round{0}, Error{Errc::timed_out, "connect: no answer"}, 5}
-        );
+        const auto actions = f.step(agent_event::StoreUnreachable{
+            Round{0}, Error{Errc::timed_out, "connect: no answer"}, 5});
 
         REQUIRE(sent<WorkerFailed>(actions).size() == 1);
         CHECK(sent<WorkerFailed>(actions)[0].failure.kind == FailureKind::agent);
