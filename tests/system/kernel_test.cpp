@@ -141,6 +141,8 @@ TEST_CASE("a worker that doesn't die of SIGKILL is named, and ddprun ends all th
     );
     // The other worker ended as it should.
     CHECK(job.living() == std::vector<pid_t>{std::stoi(pid)});
+    REQUIRE(frozen.write("freezer.state", "THAWED"));
+    CHECK(job.left_behind(std::chrono::seconds(10)) == "");
 }
 
 TEST_CASE("a worker killed for lack of memory is said to be") {
