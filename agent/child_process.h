@@ -35,6 +35,7 @@ struct ChildSpec {
     int stdin_fd = -1;           ///< these three must be above 2, or stdin_fd 0 to pass ours on
     int stdout_fd = -1;
     int stderr_fd = -1;
+    int cgroup_fd = -1;         ///< folder of the control group to start in, where that is allowed
     bool has_terminal = false;  ///< stdin_fd is a terminal, which becomes its controlling one
     std::set<int> passed_fds;   ///< above 2; they keep their numbers
     ProcessState state;         ///< what to pass on of our own start

@@ -14,6 +14,7 @@
 #include "agent/sweeper.h"
 #include "agent/terminal.h"
 #include "agent/unique_fd.h"
+#include "agent/worker_cgroup.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -105,6 +106,7 @@ private:
     std::vector<StartFailure> start_failures_;
     std::map<Round, std::shared_ptr<void>> stores_;
 
+    WorkerCgroup cgroup_;
     Sweeper sweeper_;
     boost::asio::posix::stream_descriptor front_;
 

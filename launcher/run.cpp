@@ -4,6 +4,7 @@
 #include "agent/guardian.h"
 #include "agent/job_report.h"
 #include "agent/supervisor.h"
+#include "agent/worker_cgroup.h"
 #include "launcher/gpus.h"
 #include "launcher/machine.h"
 #include "launcher/program.h"
@@ -370,6 +371,7 @@ int run(const LaunchCommand& command, const Environment& given_environment) {
 
     auto guarded = split_off_agent(GuardSettings{
         .signals = watched_signals(at_start, settings.forward_signals),
+        .cgroup = worker_cgroup_name(settings.incarnation),
         .mark = worker_mark_entry(settings.incarnation),
     });
     if (!guarded) {
