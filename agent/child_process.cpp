@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <linux/mempolicy.h>
+#include <linux/sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -208,6 +209,32 @@ private:
     std::vector<int> defaulted_;
 };
 
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+/// vfork() into a control group: moving a process there afterwards takes 20 ms. The child runs on
+/// our stack, deeper than we do, and we go on when it has executed or ended. In a function of its
+/// own, so that nothing is in the registers that the child would change.
+[[gnu::noinline]] pid_t vfork_into(int cgroup_fd, const StartSteps& steps) {
+    clone_args arguments{};
+    arguments.flags = CLONE_VM | CLONE_VFORK | CLONE_INTO_CGROUP;
+    arguments.exit_signal = SIGCHLD;
+    arguments.cgroup = static_cast<std::uint64_t>(cgroup_fd);
+    long result = SYS_clone3;
+    asm volatile("syscall"
+                 : "+a"(result)
+                 : "D"(&arguments), "S"(sizeof arguments)
+                 : "rcx", "r11", "memory");
+    if (result == 0) {
+        steps.become_program();
+    }
+    return result < 0 ? -1 : static_cast<pid_t>(result);
+}
+#else
+/// Nowhere else: the caller does without the group.
+pid_t vfork_into(int /*cgroup_fd*/, const StartSteps& /*steps*/) {
+    return -1;
+}
+#endif
+
 /// All signals are blocked in this thread while it lives, so that none reaches a handler of ours in
 /// a child that has not executed yet.
 class SignalsBlocked {
@@ -374,11 +401,14 @@ Result<std::unique_ptr<ChildProcess>> ChildBatch::start(const ChildSpec& spec) {
         const SignalsBlocked blocked;
         // The memory stays ours, so nothing of it is copied, however much there is; we go on when
         // the child has executed or ended.
-        pid = ::vfork();
-        if (pid == 0) {
-            steps.become_program();
+        pid = spec.cgroup_fd < 0 ? -1 : vfork_into(spec.cgroup_fd, steps);
+        if (pid < 0) {
+            pid = ::vfork();
+            if (pid == 0) {
+                steps.become_program();
+            }
+            fork_error = errno;
         }
-        fork_error = errno;
     }
     if (pid <= 0) {
         return fail(from_errno(fork_error, fmt::format("fork {}", spec.program)));

@@ -35,6 +35,7 @@ struct ChildSpec {
     int stdin_fd = -1;           ///< these three must be above 2, or stdin_fd 0 to pass ours on
     int stdout_fd = -1;
     int stderr_fd = -1;
+    int cgroup_fd = -1;  ///< folder of the control group to start in, where that is allowed
     /// Bit masks (agent/numa.h) of the CPUs that it may use and of the NUMA nodes whose memory it
     /// prefers; empty: as we do.
     std::vector<unsigned long> cpus;

@@ -2,6 +2,7 @@
 
 #include "agent/child_process.h"
 #include "agent/exit_status.h"
+#include "agent/worker_cgroup.h"
 #include "proto/error.h"
 #include "proto/exit_codes.h"
 #include "proto/limits.h"
@@ -76,11 +77,11 @@ void forget_code() {
 
 class Front {
 public:
-    Front(pid_t agent, sigset_t signals, std::set<pid_t> foreign, std::string mark)
+    Front(pid_t agent, sigset_t signals, std::set<pid_t> foreign, const GuardSettings& settings)
         : agent_(agent),
           signals_(signals),
           foreign_(std::move(foreign)),
-          mark_(std::move(mark)) {}
+          settings_(settings) {}
 
     /// Until the agent has ended.
     int run(const Terminal& terminal) {
@@ -99,7 +100,9 @@ public:
         // Among strangers (children of the program that became ddprun, or of a container whose init
         // process we are) only what carries our mark.
         const bool strangers = ::getpid() == 1 || !foreign_.empty();
-        sweep_children(foreign_, strangers ? mark_ : std::string{});
+        kill_worker_cgroup(settings_.cgroup);
+        sweep_children(foreign_, strangers ? settings_.mark : std::string{});
+        remove_worker_cgroup(settings_.cgroup);
         fmt::print(
             stderr,
             "ddprun: its agent (process {}) was ended by {}; its workers are ended too\n",
@@ -131,7 +134,7 @@ private:
     pid_t agent_;
     sigset_t signals_;
     std::set<pid_t> foreign_;
-    std::string mark_;
+    const GuardSettings& settings_;
     ExitStatus agent_status_;
 };
 
@@ -178,7 +181,7 @@ Result<Guarded> split_off_agent(const GuardSettings& settings) {
     // Here as well as in the agent: a signal to our group may come before it has got so far.
     ::setpgid(agent, agent);
     forget_code();
-    Front loop(agent, signals, std::move(foreign), settings.mark);
+    Front loop(agent, signals, std::move(foreign), settings);
     return Guarded{loop.run(terminal), UniqueFd{}};
 }
 

@@ -24,6 +24,7 @@ namespace ddprun {
 
 struct GuardSettings {
     std::set<int> signals;  ///< what the front passes on to the agent
+    std::string cgroup;     ///< name of the workers' control group (agent/worker_cgroup.h)
     std::string mark;       ///< NAME=VALUE that workers carry, for a front with other children
 };
 

@@ -48,6 +48,7 @@ Supervisor::Implementation::Implementation(
       core_(core_settings(settings_, folder_.path())),
       timer_(io_context),
       null_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      cgroup_(worker_cgroup_name(settings_.incarnation)),
       sweeper_(
           io_context,
           worker_mark_entry(settings_.incarnation),
@@ -197,6 +198,7 @@ void Supervisor::Implementation::watch_front() {
 
 /// The process whose agent we are was killed: so is everything that we started, at once.
 void Supervisor::Implementation::end_with_front() {
+    cgroup_.kill();
     for (auto& [id, worker] : workers_) {
         if (worker.child) {
             worker.child->signal_group(SIGKILL);
@@ -209,6 +211,7 @@ void Supervisor::Implementation::end_with_front() {
     }
     workers_.clear();
     sweeper_.sweep_now();
+    cgroup_.remove();
     terminal_.give_back();
     folder_.remove();
     log_.error("ddprun was killed, its workers are ended");
@@ -252,6 +255,7 @@ void Supervisor::Implementation::finish_step() {
     timer_.cancel();
     terminal_.give_back();
     probe_.reset();
+    cgroup_.remove();
     sweeper_.stop();
     front_.close();
     signals_.stop();

@@ -15,6 +15,7 @@
 #include "agent/sweeper.h"
 #include "agent/terminal.h"
 #include "agent/unique_fd.h"
+#include "agent/worker_cgroup.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -108,6 +109,7 @@ private:
     std::map<Round, std::shared_ptr<void>> stores_;
     std::unique_ptr<StoreProbe> probe_;  ///< of another node's store, before a round
 
+    WorkerCgroup cgroup_;
     Sweeper sweeper_;
     boost::asio::posix::stream_descriptor front_;
 

@@ -46,6 +46,7 @@ void Supervisor::Implementation::start_assigned() {
     batch_ids_.clear();
     start_failures_.clear();
     out_of_memory_.begin();
+    cgroup_.begin_round(plan_->round);
     for (auto& [id, worker] : workers_) {
         if (!worker.assignment) {
             continue;
@@ -95,6 +96,7 @@ Result<void> Supervisor::Implementation::start(WorkerId id, Worker& worker) {
     spec.stdout_fd = ends->out.valid() ? ends->out.get() : terminal->input.get();
     spec.stderr_fd = ends->err.valid() ? ends->err.get() : terminal->error.get();
     spec.has_terminal = !ends->out.valid();
+    spec.cgroup_fd = cgroup_.fd();
     spec.passed_fds = settings_.passed_fds;
     spec.state = *settings_.at_start;
     const auto place = static_cast<std::size_t>(worker.local_rank.value());
@@ -235,6 +237,7 @@ void Supervisor::Implementation::perform(const agent_action::Sweep&) {
         }
     }
     workers_.clear();
+    cgroup_.kill();
     sweeper_.sweep([this] { step(agent_event::Swept{}); });
 }
 

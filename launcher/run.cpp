@@ -6,6 +6,7 @@
 #include "agent/signal_inbox.h"
 #include "agent/supervisor.h"
 #include "agent/topology.h"
+#include "agent/worker_cgroup.h"
 #include "agent/worker_environment.h"
 #include "launcher/binding.h"
 #include "launcher/gpus.h"
@@ -381,6 +382,7 @@ int run(const LaunchCommand& command, const Environment& given_environment) {
 
     auto guarded = split_off_agent(GuardSettings{
         .signals = watched_signals(at_start, settings.forward_signals),
+        .cgroup = worker_cgroup_name(settings.incarnation),
         .mark = worker_mark_entry(settings.incarnation),
     });
     if (!guarded) {

@@ -152,6 +152,7 @@ inline constexpr std::size_t kTerminalQueueBytesMax =
 inline constexpr std::size_t kKernelLogBytesMax =
     256 * kKiB;  ///< its end, in which out-of-memory kills are looked for
 inline constexpr std::size_t kCgroupFileBytesMax = 4 * kKiB;
+inline constexpr int kCgroupRemoveTries = 20;  ///< kSweepInterval apart
 inline constexpr std::chrono::milliseconds kSweepInterval{5};
 inline constexpr std::chrono::milliseconds kReapDelay{20};  ///< orphans are reaped together
 

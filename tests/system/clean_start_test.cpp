@@ -40,7 +40,7 @@ TEST_SUITE_BEGIN("system/clean_start");
 
 TEST_CASE("no signal is blocked and none is ignored but what the user had ignored") {
     const CommandResult result = run_command({
-        .argv = worker({}, "grep -E 'SigBlk|SigIgn' /proc/$$/status"),
+        .argv = worker({}, "exec grep -E 'SigBlk|SigIgn' /proc/self/status"),
         .in_child =
             [] {
                 sigset_t blocked;

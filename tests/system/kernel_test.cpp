@@ -93,6 +93,28 @@ private:
     bool valid_ = false;
 };
 
+/// Mount point of control groups, version 2.
+std::string unified_mount() {
+    std::ifstream mounts{"/proc/self/mountinfo"};
+    for (std::string line; std::getline(mounts, line);) {
+        if (line.find(" - cgroup2 ") != std::string::npos) {
+            std::istringstream words{line};
+            std::string word;
+            for (int i = 0; i < 5; ++i) {
+                words >> word;
+            }
+            return word;
+        }
+    }
+    return {};
+}
+
+bool may_make_groups() {
+    const CommandResult result =
+        run_command({.argv = ddprun({"--standalone", "/bin/sh", "-c", "cat /proc/self/cgroup"})});
+    return result.out.find("/ddprun-") != std::string::npos;
+}
+
 bool can_unshare() {
     return run_command({.argv = {"unshare", "--pid", "--fork", "--mount-proc", "true"}}
            ).exit_code == 0;
@@ -141,6 +163,8 @@ TEST_CASE("a worker that doesn't die of SIGKILL is named, and ddprun ends all th
     );
     // The other worker ended as it should.
     CHECK(job.living() == std::vector<pid_t>{std::stoi(pid)});
+    REQUIRE(frozen.write("freezer.state", "THAWED"));
+    CHECK(job.left_behind(std::chrono::seconds(10)) == "");
 }
 
 TEST_CASE("a worker killed for lack of memory is said to be") {
@@ -175,6 +199,65 @@ TEST_CASE("a worker killed by somebody isn't said to have lacked memory") {
 
     CHECK_MESSAGE(result.exit_code == 128 + SIGKILL, describe(result) << result.err);
     CHECK_MESSAGE(result.err.find("memory") == std::string::npos, result.err);
+}
+
+TEST_CASE("workers have a control group of their own, which is gone afterwards") {
+    for (const bool killed : {false, true}) {
+        CAPTURE(killed);
+        Command job(
+            {.argv = ddprun(
+                 {"--standalone",
+                  "/bin/sh",
+                  "-c",
+                  "grep ^0:: /proc/self/cgroup; echo ready; " +
+                      std::string{killed ? "exec sleep 600" : "exit 0"}}
+             )}
+        );
+        REQUIRE(job.wait_for_line("ready"));
+        const auto line = job.wait_for_line("ddprun-", 1, std::chrono::milliseconds(0));
+        if (!line) {
+            MESSAGE("skipped: no control group of version 2 may be made");
+            return;
+        }
+        if (killed) {
+            ::kill(Command::children_of(job.pid()).at(0), SIGKILL);
+        }
+
+        static_cast<void>(job.finish());
+
+        CHECK_FALSE(fs::exists(unified_mount() + line->substr(std::string{"0::"}.size())));
+        CHECK(job.left_behind() == "");
+    }
+}
+
+TEST_CASE("a daemon without a mark ends with its round though ddprun has children of its own") {
+    if (!may_make_groups()) {
+        MESSAGE("skipped: no control group of version 2 may be made");
+        return;
+    }
+    const TemporaryFolder folder;
+    // A child that ddprun had before its exec is a stranger, so that children are told by their
+    // mark.
+    std::vector<std::string> argv{
+        "/bin/sh", "-c", "sleep 600 > /dev/null 2>&1 & exec \"$@\"", "sh"};
+    for (const std::string& word : ddprun(
+             {"--standalone",
+              "--max_restarts=1",
+              "/bin/sh",
+              "-c",
+              "cd \"$0\"; if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then "
+              "kill -0 $(cat daemon) 2> /dev/null && echo alive; echo over; exit 0; fi; "
+              "(setsid env -i /bin/sh -c 'exec 0<&- 1>&- 2>&-; /bin/sleep 600 & "
+              "echo $! > daemon' &) & until [ -s daemon ]; do sleep 0.01; done; exit 3",
+              folder.path()}
+         )) {
+        argv.push_back(word);
+    }
+
+    const CommandResult result = run_command({.argv = argv});
+
+    CHECK_MESSAGE(result.exit_code == 0, describe(result) << result.err);
+    CHECK(result.out == "over\n");
 }
 
 TEST_CASE("as the first process of a container it reaps orphans") {

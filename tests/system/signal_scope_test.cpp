@@ -40,12 +40,13 @@ TEST_CASE("TERM goes to the worker's process alone by default, to its group when
     for (const bool group : {false, true}) {
         CAPTURE(group);
         const TemporaryFolder folder;
-        // The worker's child ends by USR2 from its parent, and says when TERM has come before.
+        // The worker's child ends by WINCH from its parent (a higher number, so that it takes a
+        // TERM first), and says when TERM has come.
         Command job(job_of(
             {group ? "--signal_scope=group" : "--signal_scope=worker"},
-            "sh -c 'trap \"echo > $0/child\" TERM; trap \"exit 0\" USR2; : > $0/up; "
+            "sh -c 'trap \"echo > $0/child\" TERM; trap \"exit 0\" WINCH; : > $0/up; "
             "while :; do sleep 0.02; done' $0 & "
-            "trap 'kill -USR2 $!; wait $!; exit 0' TERM; "
+            "trap 'kill -WINCH $!; wait $!; exit 0' TERM; "
             "until [ -e $0/up ]; do sleep 0.02; done; echo ready; while :; do sleep 0.02; done",
             folder
         ));

@@ -2,9 +2,12 @@
 #include "agent/out_of_memory.h"
 
 #include "agent/cgroups.h"
+#include "agent/worker_cgroup.h"
 #include "tests/support/system.h"
 
 #include <doctest/doctest.h>
+
+#include <filesystem>
 
 using namespace ddprun;
 
@@ -70,6 +73,24 @@ TEST_CASE("the top group has no slash at its end") {
     const Machine machine(kVersion2Mounts, "0::/\n");
 
     CHECK(find_cgroup("", machine.root.path())->folder() == machine.root.path("cg2"));
+}
+
+TEST_CASE("where groups can't be killed at once workers get none, and nothing is left") {
+    const Machine machine(kVersion2Mounts, "0::/job\n");
+    machine.write("cg2/job/cgroup.procs", "");
+
+    const WorkerCgroup group("ddprun-1", machine.root.path());
+
+    CHECK(group.fd() == -1);
+    CHECK_FALSE(std::filesystem::exists(machine.root.path("cg2/job/ddprun-1")));
+}
+
+TEST_CASE("without a hierarchy workers get none either") {
+    const test::TemporaryFolder empty;
+
+    const WorkerCgroup group("ddprun-1", empty.path());
+
+    CHECK(group.fd() == -1);
 }
 
 TEST_CASE("without the files of /proc there are no groups") {
