@@ -4,6 +4,7 @@
 #include "trainer/cifar10.h"
 #include "trainer/fashion_mnist.h"
 #include "trainer/image_folder.h"
+#include "trainer/packed.h"
 #include "trainer/synthetic.h"
 
 #include <fmt/format.h>
@@ -67,6 +68,7 @@ Result<std::unique_ptr<Dataset>> open_source(const Options& options, Split split
         case DataKind::fashion_mnist: return open_fashion_mnist(options.data.dir, opened);
         case DataKind::cifar10: return open_cifar10(options.data.dir, opened);
         case DataKind::image_folder: return open_image_folder(options.data.dir, opened);
+        case DataKind::packed: return open_packed(options.data.dir, opened);
         case DataKind::synthetic: return open_synthetic(options, split);
     }
     return fail(Errc::internal, "a kind of data that isn't known");
@@ -94,7 +96,8 @@ Normalisation usual_normalisation(DataKind kind) {
     switch (kind) {
         case DataKind::fashion_mnist: return kFashionMnistNormalisation;
         case DataKind::cifar10: return kCifar10Normalisation;
-        case DataKind::image_folder: return kImageNetNormalisation;
+        case DataKind::image_folder:
+        case DataKind::packed: return kImageNetNormalisation;
         case DataKind::synthetic: break;
     }
     return {};

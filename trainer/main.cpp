@@ -3,12 +3,14 @@
 #include "proto/log.h"
 #include "trainer/bench_data.h"
 #include "trainer/options.h"
+#include "trainer/pack.h"
 #include "trainer/train.h"
 #include "trainer/worker_place.h"
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -33,6 +35,9 @@ public:
 };
 
 int run(const std::vector<std::string>& arguments, Log& log) {
+    if (!arguments.empty() && arguments.front() == "pack") {
+        return run_pack(std::span(arguments).subspan(1), log);
+    }
     auto command = parse_options(arguments);
     if (!command) {
         log.error("{}", command.error().context);

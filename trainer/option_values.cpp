@@ -78,8 +78,9 @@ Setter channel_numbers(std::optional<std::array<float, 3>>& target, float low) {
 namespace {
 
 constexpr std::string_view kFashionMnistDir = "/usr/share/datasets/fashion-mnist";
-constexpr std::array<std::pair<std::string_view, DataKind>, 2> kFolderKinds{{
+constexpr std::array<std::pair<std::string_view, DataKind>, 3> kFolderKinds{{
     {"imagefolder", DataKind::image_folder},
+    {"packed", DataKind::packed},
     {"cifar10", DataKind::cifar10},
 }};
 
@@ -115,8 +116,8 @@ Complaint set_data(DataSource& target, std::string_view value) {
             return std::nullopt;
         }
     }
-    return "not a kind of data; known are imagefolder:DIR, cifar10:DIR, fashion-mnist[:DIR] and "
-           "synthetic[:COUNT]";
+    return "not a kind of data; known are imagefolder:DIR, packed:DIR, cifar10:DIR, "
+           "fashion-mnist[:DIR] and synthetic[:COUNT]";
 }
 
 }  // namespace
@@ -129,6 +130,7 @@ std::string to_string(const DataSource& source) {
     switch (source.kind) {
         case DataKind::fashion_mnist: return "fashion-mnist:" + source.dir;
         case DataKind::cifar10: return "cifar10:" + source.dir;
+        case DataKind::packed: return "packed:" + source.dir;
         case DataKind::image_folder: return "imagefolder:" + source.dir;
         case DataKind::synthetic: break;
     }

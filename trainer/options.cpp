@@ -65,7 +65,8 @@ Group data_group(Options& o) {
         {
             {"--data",
              "KIND[:DIR]",
-             "imagefolder:DIR (train/ and val/ as of ImageNet), cifar10:DIR (binary version), "
+             "imagefolder:DIR (train/ and val/ as of ImageNet), packed:DIR (made by trainer "
+             "pack), cifar10:DIR (binary version), "
              "fashion-mnist[:DIR] (Debian's package dataset-fashion-mnist without DIR) or "
              "synthetic[:COUNT] [synthetic:1281167]",
              data_source(o.data)},
@@ -344,6 +345,7 @@ Result<CommandLine> parse_options(std::span<const std::string> arguments) {
     Options options;
     CLI::App app{
         "Trains a ResNet, alone or as one worker of a data-parallel job (ddprun, torchrun).\n"
+        "trainer pack SRC OUT decodes a folder of pictures once (trainer pack --help).\n"
         "Names take underscores or hyphens; defaults are in brackets.",
         "trainer"};
     app.set_help_flag("-h,--help", "This text");

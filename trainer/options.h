@@ -22,7 +22,7 @@ namespace ddprun::trainer {
 
 enum class DeviceChoice { cpu, cuda, automatic };
 
-enum class DataKind { fashion_mnist, cifar10, image_folder, synthetic };
+enum class DataKind { fashion_mnist, cifar10, image_folder, packed, synthetic };
 
 /// How training pictures are varied. `standard`: RandomResizedCrop and mirroring for image folders,
 /// a shift by up to 4 pixels and mirroring for small pictures, nothing for synthetic ones.

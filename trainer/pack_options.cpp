@@ -1,0 +1,129 @@
+#include "proto/exit_codes.h"
+#include "proto/limits.h"
+#include "trainer/option_values.h"
+#include "trainer/pack.h"
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+namespace ddprun::trainer {
+
+namespace {
+
+/// "--short-side=3" as "--short_side=3"; values stay.
+std::string with_underscores(std::string argument) {
+    if (argument.starts_with("--") && argument.size() > 2) {
+        const std::size_t end = std::min(argument.find('='), argument.size());
+        std::replace(
+            argument.begin() + 2, argument.begin() + static_cast<std::ptrdiff_t>(end), '-', '_'
+        );
+    }
+    return argument;
+}
+
+void add(CLI::App& app, const std::string& name, const std::string& help, Setter set) {
+    app.add_option_function<std::string>(
+           name,
+           [name, set = std::move(set)](const std::string& value) {
+               if (const Complaint complaint = set(value)) {
+                   throw CLI::ValidationError(name + "=" + value, *complaint);
+               }
+           },
+           help
+    )
+        ->option_text("N")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
+
+/// A folder of pictures, as --data or by its path alone.
+Complaint set_source(std::string& target, std::string_view value) {
+    constexpr std::string_view kKind = "imagefolder:";
+    if (value.starts_with(kKind)) {
+        value.remove_prefix(kKind.size());
+    }
+    for (const std::string_view other :
+         {"cifar10", "fashion-mnist", "fashion_mnist", "synthetic", "packed"}) {
+        if (value == other || value.starts_with(std::string(other) + ":")) {
+            return "only image folders are packed: the pictures of the others are raw already";
+        }
+    }
+    if (value.empty()) {
+        return "an empty name";
+    }
+    target = value;
+    return std::nullopt;
+}
+
+}  // namespace
+
+Result<PackCommand> parse_pack_options(std::span<const std::string> arguments) {
+    PackOptions options;
+    std::vector<std::string> places;
+    CLI::App app{
+        "Decodes the pictures of an image folder once, for --data packed:OUT.", "trainer pack"};
+    app.set_help_flag("-h,--help", "This text");
+    app.add_option(
+        "SRC OUT", places, "imagefolder:DIR (or DIR) with train/ and val/, and a folder"
+    );
+    add(app,
+        "--short_side",
+        "Shrink pictures until their shorter side has N pixels; 0 keeps their sizes [256]",
+        whole_number(options.short_side, 0, limits::kImageSizeMax));
+    add(app, "--workers", "Threads [2]", whole_number(options.workers, 1, limits::kLoaderThreadsMax)
+    );
+    add(app,
+        "--max_bad_samples",
+        "Broken pictures of each split that are skipped and named [10]",
+        whole_number(options.max_bad_samples, 0, limits::kBadSamplesMax));
+    // CLI11 takes the arguments from the back.
+    std::vector<std::string> reversed;
+    for (auto argument = arguments.rbegin(); argument != arguments.rend(); ++argument) {
+        reversed.push_back(with_underscores(*argument));
+    }
+    try {
+        app.parse(reversed);
+    } catch (const CLI::CallForHelp&) {
+        return PackCommand{InformationText{app.help()}};
+    } catch (const CLI::ParseError& error) {
+        std::string text = error.what();
+        std::replace(text.begin(), text.end(), '\n', ' ');
+        return fail(Errc::invalid_argument, "pack: " + text);
+    }
+    if (places.size() != 2) {
+        return fail(
+            Errc::invalid_argument,
+            fmt::format("pack: needs SRC and OUT, two folders, not {}", places.size())
+        );
+    }
+    if (const Complaint complaint = set_source(options.source, places[0])) {
+        return fail(Errc::invalid_argument, fmt::format("pack {}: {}", places[0], *complaint));
+    }
+    if (places[1].empty()) {
+        return fail(Errc::invalid_argument, "pack: OUT is an empty name");
+    }
+    options.out = places[1];
+    return PackCommand{std::move(options)};
+}
+
+int run_pack(std::span<const std::string> arguments, Log& log) {
+    const auto command = parse_pack_options(arguments);
+    if (!command) {
+        log.error("{}", command.error().context);
+        return exit_code::kUsage;
+    }
+    if (const auto* information = std::get_if<InformationText>(&*command)) {
+        std::fputs(information->text.c_str(), stdout);
+        return exit_code::kSuccess;
+    }
+    const auto status = pack(std::get<PackOptions>(*command), log);
+    if (!status) {
+        log.error("{}", status.error().line);
+        return status.error().status;
+    }
+    return *status;
+}
+
+}  // namespace ddprun::trainer
