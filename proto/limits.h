@@ -82,7 +82,8 @@ inline constexpr std::chrono::milliseconds kRebuildTimeout{
 inline constexpr std::chrono::milliseconds kShortRound{
     60'000};  ///< a round that lived less counts against membership_rounds_max
 inline constexpr std::chrono::milliseconds kWaitingDelay{
-    100};  ///< changes within it are told at once
+    100};  ///< changes within it are told at once; longer where there are many to tell
+inline constexpr std::chrono::milliseconds kWaitingDelayMax{1'500};
 inline constexpr std::chrono::milliseconds kWaitingInterval{10'000};
 inline constexpr std::chrono::milliseconds kResumeGrace{
     20};  ///< for a closed connection to come back before its node counts as lost

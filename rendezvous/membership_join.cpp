@@ -256,7 +256,7 @@ void Membership::say_again(const Node& node) {
             return;
         case Phase::running:
             if (!state_.adopted) {  // else it was the node that told us
-                send(node, BeginRound{state_.plan, *node.second.seat});
+                send(node, BeginRound{state_.plan, seat->place});
             }
             return;
         case Phase::stopping: send(node, stop_message()); return;

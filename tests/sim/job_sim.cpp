@@ -90,8 +90,9 @@ void JobSim::start_agent(std::size_t machine) {
     join.spec.join_timeout = std::chrono::milliseconds(kJoinTimeout);
     join.spec.heartbeat_interval = std::chrono::milliseconds(500);
     const auto rank = static_cast<std::int32_t>(machine);
-    if (plan_.explicit_ranks && rank < plan_.max_nodes) {
-        join.requested_rank = GroupRank{rank};
+    // Those beyond MAX ask for a rank that may be taken.
+    if (plan_.explicit_ranks && (rank < plan_.max_nodes || world_.random.one_in(2))) {
+        join.requested_rank = GroupRank{rank % plan_.max_nodes};
     }
     const auto agent = std::make_shared<SimAgent>(
         world_, host_, machines_[machine]->network, habits_, std::move(join)
@@ -125,7 +126,7 @@ void JobSim::next_fault() {
     }
     if (const auto agent = some_agent()) {
         ++faults_;
-        switch (world_.random.between(0, plan_.rendezvous_dies ? 7 : 6)) {
+        switch (world_.random.between(0, plan_.rendezvous_dies ? 8 : 7)) {
             case 0:
             case 1: agent->cut_connection(); break;
             case 2:
@@ -141,6 +142,7 @@ void JobSim::next_fault() {
                     agent->signal(SIGTERM);
                 }
                 break;
+            case 7: host_.sleep(world_.random.between(10, 6'000)); break;
             default: kill_rendezvous();
         }
     }
