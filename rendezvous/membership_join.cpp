@@ -297,7 +297,7 @@ void Membership::consider_newcomer(Node& node) {
 }
 
 void Membership::tell_spare(Node& node) {
-    if (node.second.seat || node.second.told_spare) {
+    if (node.second.seat || node.second.told_spare || node.second.leaving) {
         return;
     }
     node.second.told_spare = true;

@@ -120,8 +120,12 @@ void JobSim::next_fault() {
         return;
     }
     if (plan_.only_rendezvous_dies) {
+        // In between it is back for long enough that all agents have come back.
+        constexpr std::int64_t kBack = 2'000;
         kill_rendezvous();
-        world_.after(world_.random.between(10, 4'000), [this] { next_fault(); });
+        world_.after(world_.random.between(kDaemonGoneMax + kBack, 15'000), [this] {
+            next_fault();
+        });
         return;
     }
     if (const auto agent = some_agent()) {

@@ -15,9 +15,9 @@ void SimHost::accept(const std::shared_ptr<Connection>& connection) {
     connections_.push_back(weak);
     const std::int64_t life = crashes;
     connection->at_host = [this, weak, guest, life](const AgentMessage& message) {
-        const auto handle = [this, weak, guest, message, life] {
+        const auto handle = [this, from = weak.lock(), guest, message, life] {
             if (life == crashes) {
-                on_message(weak.lock(), guest, message);
+                on_message(from, guest, message);
             }
         };
         if (!defer(handle)) {
@@ -25,9 +25,9 @@ void SimHost::accept(const std::shared_ptr<Connection>& connection) {
         }
     };
     connection->host_sees_end = [this, weak, guest, life] {
-        const auto handle = [this, weak, guest, life] {
+        const auto handle = [this, from = weak.lock(), guest, life] {
             if (life == crashes) {
-                on_end(weak.lock(), *guest);
+                on_end(from, *guest);
             }
         };
         if (!defer(handle)) {
