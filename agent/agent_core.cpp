@@ -84,8 +84,8 @@ std::optional<RoundClaim> AgentCore::claim() const {
     const RoundPlan& plan = pending_ ? pending_->plan : *plan_;
     return RoundClaim{
         .round = plan.round,
-        .group_rank = pending_ ? pending_->group_rank : group_rank_,
-        .nodes = NodeCount{static_cast<std::int32_t>(plan.nodes.size())},
+        .group_rank = pending_ ? pending_->place.group_rank : place_.group_rank,
+        .nodes = plan.nodes,
         .restart_count = plan.restart_count,
         .master_address = plan.master_address,
         .master_port = plan.master_port,
@@ -262,8 +262,8 @@ void AgentCore::take(const BeginRound& message) {
     newest_seen_ = round;
     job_began_ = true;
     // Who holds the store has bound it itself.
-    const bool is_ours = message.group_rank == GroupRank{0};
-    pending_ = PendingRound{message.plan, message.group_rank, is_ours, false};
+    const bool is_ours = message.place.group_rank == GroupRank{0};
+    pending_ = PendingRound{message.plan, message.place, is_ours, false};
     if (!is_ours) {
         actions_.emplace_back(agent_action::ReachStore{
             round, message.plan.master_address, message.plan.master_port});
@@ -289,9 +289,9 @@ void AgentCore::begin_round(PendingRound round) {
                !std::holds_alternative<Leave>(report.message);
     });
     plan_ = std::move(round.plan);
-    group_rank_ = round.group_rank;
+    place_ = round.place;
     actions_.emplace_back(agent_action::DropStoresBefore{plan_->round});
-    actions_.emplace_back(agent_action::PrepareWorkers{*plan_, group_rank_});
+    actions_.emplace_back(agent_action::PrepareWorkers{*plan_, place_});
     if (plan_->reason != RoundReason::first_start) {
         tell(
             LogLevel::info,
@@ -304,7 +304,7 @@ void AgentCore::begin_round(PendingRound round) {
             )
         );
     }
-    group_.emplace(*plan_, group_rank_, settings_.group, WorkerId{next_worker_id_});
+    group_.emplace(*plan_, place_, settings_.group, WorkerId{next_worker_id_});
     next_worker_id_ += group_->size();
     perform(group_->begin(now_));
 }
@@ -416,7 +416,7 @@ void AgentCore::perform(const group_action::Assign& action) {
         action.id,
         action.round,
         action.ranks,
-        worker_environment(settings_.environment, *plan_, group_rank_, action.ranks.local_rank),
+        worker_environment(settings_.environment, *plan_, place_, action.ranks.local_rank),
     });
 }
 

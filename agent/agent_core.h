@@ -130,7 +130,7 @@ struct DropStoresBefore {
 /// A round begins; its workers follow. Folders for error files and logs are made here.
 struct PrepareWorkers {
     RoundPlan plan;
-    GroupRank group_rank;
+    NodePlace place;
 };
 
 struct Spawn {
@@ -228,7 +228,7 @@ private:
 
     struct PendingRound {
         RoundPlan plan;
-        GroupRank group_rank;
+        NodePlace place;
         bool reached = false;  ///< its store answers from here
         bool stopped =
             false;  ///< before it began; still to be answered when the old workers are gone
@@ -314,7 +314,7 @@ private:
     std::optional<Round> newest_seen_;  ///< the newest round that began or was stopped here
     std::optional<WorkerGroup> group_;
     std::optional<RoundPlan> plan_;
-    GroupRank group_rank_{};
+    NodePlace place_;
     std::optional<PendingRound> pending_;
     std::uint64_t next_worker_id_ = 1;
 

@@ -105,10 +105,10 @@ std::vector<std::string> inherited_environment(const std::vector<std::string>& p
 std::vector<std::string> worker_environment(
     const EnvironmentSettings& settings,
     const RoundPlan& plan,
-    GroupRank group_rank,
+    const NodePlace& place,
     LocalRank local_rank
 ) {
-    const WorkerRanks ranks = ranks_of(plan, group_rank, local_rank);
+    const WorkerRanks ranks = ranks_of(plan, place, local_rank);
     std::vector<std::string> environment;
     environment.reserve(settings.inherited.size() + kOwnVariables.size() + 3);
     environment = settings.inherited;

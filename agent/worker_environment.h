@@ -38,7 +38,7 @@ struct EnvironmentSettings {
 [[nodiscard]] std::vector<std::string> worker_environment(
     const EnvironmentSettings& settings,
     const RoundPlan& plan,
-    GroupRank group_rank,
+    const NodePlace& place,
     LocalRank local_rank
 );
 

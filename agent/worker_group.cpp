@@ -25,17 +25,15 @@ bool is_missing(int error_number) {
 }  // namespace
 
 WorkerGroup::WorkerGroup(
-    const RoundPlan& plan, GroupRank group_rank, GroupSettings settings, WorkerId first_id
+    const RoundPlan& plan, const NodePlace& place, GroupSettings settings, WorkerId first_id
 )
     : round_(plan.round),
       settings_(std::move(settings)) {
-    const auto index = static_cast<std::size_t>(group_rank.value());
-    DDPRUN_ASSERT(index < plan.nodes.size());
-    const std::int32_t count = plan.nodes[index].local_world_size.value();
+    const std::int32_t count = place.local_world_size.value();
     for (std::int32_t local = 0; local < count; ++local) {
         Worker worker;
         worker.id = WorkerId{first_id.value() + static_cast<std::uint64_t>(local)};
-        worker.ranks = ranks_of(plan, group_rank, LocalRank{local});
+        worker.ranks = ranks_of(plan, place, LocalRank{local});
         workers_.push_back(worker);
     }
 }

@@ -199,7 +199,7 @@ public:
 
     /// `first_id` and the numbers after it become the workers' ids.
     WorkerGroup(
-        const RoundPlan& plan, GroupRank group_rank, GroupSettings settings, WorkerId first_id
+        const RoundPlan& plan, const NodePlace& place, GroupSettings settings, WorkerId first_id
     );
 
     /// The actions that start it. Once, before any event.

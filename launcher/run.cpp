@@ -212,8 +212,8 @@ Result<BoundStore> bind_store(
     if (command.is_static && meeting.server() != nullptr) {
         std::vector<std::string> addresses;
         if (const MembershipState* job = meeting.host()->job(command.job)) {
-            for (const NodeInfo& node : job->plan.nodes) {
-                addresses.push_back(node.address);
+            for (const Seat& seat : job->seats) {
+                addresses.push_back(job->nodes.at(seat.node).info.address);
             }
         }
         meeting.server()->begin_round(std::move(addresses));

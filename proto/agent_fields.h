@@ -89,11 +89,17 @@ void fields(Io& io, typename Io::template Ref<RoundPlan> plan) {
     io.number(plan.max_restarts);
     io.text(plan.master_address, limits::kNameBytesMax);
     io.number(plan.master_port);
-    io.list(
-        plan.nodes,
-        static_cast<std::size_t>(limits::kNodesMax),
-        [](Io& each_io, auto& node, std::size_t) { fields(each_io, node); }
-    );
+    io.number(plan.nodes);
+    io.number(plan.world_size);
+}
+
+template <class Io>
+void fields(Io& io, typename Io::template Ref<NodePlace> place) {
+    io.number(place.group_rank);
+    io.number(place.local_world_size);
+    io.number(place.first_rank);
+    io.number(place.first_role_rank);
+    io.number(place.role_world_size);
 }
 
 template <class Io>
@@ -210,8 +216,8 @@ void fields(Io& io, typename Io::template Ref<PrepareRound> message) {
 
 template <class Io>
 void fields(Io& io, typename Io::template Ref<BeginRound> message) {
-    io.number(message.group_rank);
     fields(io, message.plan);
+    fields(io, message.place);
 }
 
 template <class Io>

@@ -223,12 +223,12 @@ struct PrepareRound {
     friend bool operator==(const PrepareRound&, const PrepareRound&) = default;
 };
 
-/// Start the workers of `plan` as `group_rank`. After a reconnect the rendezvous says again what
+/// Start the workers of `plan` at `place`. After a reconnect the rendezvous says again what
 /// may have been lost: an agent ignores PrepareRound, BeginRound and StopRound of a round that it
 /// has already seen so.
 struct BeginRound {
     RoundPlan plan;
-    GroupRank group_rank;
+    NodePlace place;
 
     friend bool operator==(const BeginRound&, const BeginRound&) = default;
 };

@@ -1,6 +1,6 @@
-// A round as the rendezvous publishes it: which nodes run together, in rank order, and where their
-// worker store is. Every rank and size of every worker follows from it by the pure functions below,
-// so all agents agree by construction.
+// A round as the rendezvous publishes it: what is the same on every node, and each node's own place
+// in it. Every rank and size of every worker follows by the pure functions below. What a node is
+// told doesn't grow with the number of nodes.
 #pragma once
 
 #include "proto/types.h"
@@ -38,10 +38,28 @@ struct RoundPlan {
     RestartCount max_restarts{};
     std::string master_address;
     Port master_port{};
-    std::vector<NodeInfo> nodes;  ///< index = group rank
+    NodeCount nodes{1};
+    WorldSize world_size{1};
 
     friend bool operator==(const RoundPlan&, const RoundPlan&) = default;
 };
+
+/// One node's share of a round.
+struct NodePlace {
+    GroupRank group_rank{};
+    LocalWorldSize local_world_size{1};
+    Rank first_rank{};       ///< of its workers
+    Rank first_role_rank{};  ///< among the workers of its role
+    WorldSize role_world_size{1};
+
+    friend bool operator==(const NodePlace&, const NodePlace&) = default;
+};
+
+/// The places of these nodes, whose order is that of their group ranks. Ranks are contiguous per
+/// node.
+[[nodiscard]] std::vector<NodePlace> places_of(const std::vector<const NodeInfo*>& nodes);
+
+[[nodiscard]] WorldSize world_size_of(const std::vector<NodePlace>& places);
 
 /// Ranks and sizes of one worker; the names are those of torchrun's environment.
 struct WorkerRanks {
@@ -57,10 +75,9 @@ struct WorkerRanks {
     friend bool operator==(const WorkerRanks&, const WorkerRanks&) = default;
 };
 
-/// Ranks are contiguous per node, in group-rank order. `group_rank` must be one of the plan's,
-/// `local_rank` below the node's local world size.
+/// `local_rank` must be below the node's local world size.
 [[nodiscard]] WorkerRanks ranks_of(
-    const RoundPlan& plan, GroupRank group_rank, LocalRank local_rank
+    const RoundPlan& plan, const NodePlace& place, LocalRank local_rank
 );
 
 }  // namespace ddprun

@@ -226,13 +226,20 @@ void Membership::seal() {
     state_.plan.restart_count = state_.restarts.restarts;
     state_.plan.max_restarts = state_.spec->max_restarts;
     state_.seats.clear();
+    std::vector<const NodeInfo*> infos;
     for (NodeId& node : seat_order(state_.nodes, state_.spec->max_nodes)) {
         const LivingNode& living = state_.nodes.at(node);
-        state_.plan.nodes.push_back(living.info);
-        state_.seats.push_back(Seat{std::move(node), living.incarnation, SeatState::running});
+        infos.push_back(&living.info);
+        state_.seats.push_back(Seat{std::move(node), living.incarnation, SeatState::running, {}});
     }
-    state_.plan.master_address = state_.plan.nodes.front().address;
+    const std::vector<NodePlace> places = places_of(infos);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        state_.seats[i].place = places[i];
+    }
     const auto seats = static_cast<std::int32_t>(state_.seats.size());
+    state_.plan.master_address = infos.front()->address;
+    state_.plan.nodes = NodeCount{seats};
+    state_.plan.world_size = world_size_of(places);
     state_.active_seats = seats;
     state_.succeeded_seats = 0;
     for (std::size_t i = 0; i < state_.seats.size(); ++i) {
@@ -263,12 +270,11 @@ void Membership::begin_round() {
             state_.plan.master_port
         )
     );
-    for (std::size_t i = 0; i < state_.seats.size(); ++i) {
-        Node& node = *state_.nodes.find(state_.seats[i].node);
-        const GroupRank rank{static_cast<std::int32_t>(i)};
-        node.second.last_rank = rank;
+    for (const Seat& seat : state_.seats) {
+        Node& node = *state_.nodes.find(seat.node);
+        node.second.last_rank = seat.place.group_rank;
         node.second.told_spare = false;
-        send(node, BeginRound{state_.plan, rank});
+        send(node, BeginRound{state_.plan, seat.place});
     }
     if (state_.nodes.size() > state_.seats.size()) {
         for (Node& node : state_.nodes) {

@@ -47,6 +47,7 @@ void fields(Io& io, typename Io::template Ref<Seat> seat) {
     io.text(seat.node, limits::kNameBytesMax);
     io.number(seat.incarnation);
     io.choice(seat.state, SeatState::lost);
+    fields(io, seat.place);
 }
 
 template <class Io>

@@ -263,7 +263,7 @@ void Membership::say_again(const Node& node) {
             return;
         case Phase::running:
             if (!state_.adopted) {  // else it was the node that told us
-                send(node, BeginRound{state_.plan, *node.second.seat});
+                send(node, BeginRound{state_.plan, seat->place});
             }
             return;
         case Phase::stopping: send(node, stop_message()); return;
@@ -305,7 +305,7 @@ void Membership::consider_newcomer(Node& node) {
 }
 
 void Membership::tell_spare(Node& node) {
-    if (node.second.seat || node.second.told_spare) {
+    if (node.second.seat || node.second.told_spare || node.second.leaving) {
         return;
     }
     node.second.told_spare = true;

@@ -75,9 +75,8 @@ void Membership::adopt_round(const RoundClaim& claim) {
     state_.plan.max_restarts = state_.spec->max_restarts;
     state_.plan.master_address = claim.master_address;
     state_.plan.master_port = claim.master_port;
-    const auto seats = static_cast<std::size_t>(claim.nodes.value());
-    state_.plan.nodes.assign(seats, NodeInfo{});
-    state_.seats.assign(seats, Seat{});
+    state_.plan.nodes = claim.nodes;
+    state_.seats.assign(static_cast<std::size_t>(claim.nodes.value()), Seat{});
     state_.active_seats = claim.nodes.value();
     state_.succeeded_seats = 0;
 }
@@ -87,7 +86,6 @@ void Membership::take_seat(Node& node, const RoundClaim& claim) {
     Seat& seat = state_.seats[index];
     seat.node = node.first;
     seat.incarnation = node.second.incarnation;
-    state_.plan.nodes[index] = node.second.info;
     node.second.seat = claim.group_rank;
     node.second.last_rank = claim.group_rank;
     if (state_.phase == Phase::stopping) {

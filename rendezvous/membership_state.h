@@ -58,6 +58,7 @@ struct Seat {
     NodeId node;  ///< empty in an adopted round until its node has come
     Incarnation incarnation{};
     SeatState state = SeatState::running;
+    NodePlace place;
 
     friend bool operator==(const Seat&, const Seat&) = default;
 };

@@ -1,6 +1,6 @@
 // What a job of N nodes costs its rendezvous, for N = 10 ... 100,000: the membership core with the
-// messages of N agents, no sockets. A job joins, runs a round, restarts once and succeeds. One line a
-// size: messages and bytes a node, memory a node, time.
+// messages of N agents, no sockets. A job joins, runs a round, restarts once and succeeds. One line
+// a size: messages and bytes a node, memory a node, time.
 #include "proto/agent_codec.h"
 #include "rendezvous/membership.h"
 
@@ -21,7 +21,9 @@ namespace {
 
 class Job {
 public:
-    explicit Job(std::int32_t nodes) : core_(JobId{"job"}), sequences_(static_cast<std::size_t>(nodes)) {
+    explicit Job(std::int32_t nodes)
+        : core_(JobId{"job"}),
+          sequences_(static_cast<std::size_t>(nodes)) {
         spec_.min_nodes = spec_.max_nodes = NodeCount{nodes};
         spec_.max_restarts = RestartCount{1};
     }
@@ -99,10 +101,9 @@ int main() {
         const auto begin = std::chrono::steady_clock::now();
         Job job(nodes);
         job.run();
-        const double time = std::chrono::duration<double, std::milli>(
-                                std::chrono::steady_clock::now() - begin
-        )
-                                .count();
+        const double time =
+            std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+                .count();
         const std::size_t memory = ::mallinfo2().uordblks - before;
         const auto count = static_cast<double>(nodes);
         fmt::print(

@@ -1,6 +1,6 @@
-// A rendezvous and many agents' links to it over real sockets, in one process: from the first connect
-// until every agent knows its round, then until every agent knows that the job has ended. One line of
-// JSON.
+// A rendezvous and many agents' links to it over real sockets, in one process: from the first
+// connect until every agent knows its round, then until every agent knows that the job has ended.
+// One line of JSON.
 //   rendezvous_load AGENTS
 #include "proto/agent_codec.h"
 #include "proto/log.h"
@@ -128,9 +128,9 @@ int main(int argc, char** argv) {
     std::vector<std::unique_ptr<Agent>> agents;
     const Clock::time_point begin = Clock::now();
     for (int number = 0; number < count; ++number) {
-        agents.push_back(std::make_unique<Agent>(
-            io_context, (*server)->port(), number, count, totals, log
-        ));
+        agents.push_back(
+            std::make_unique<Agent>(io_context, (*server)->port(), number, count, totals, log)
+        );
     }
     while (totals.begun < count) {
         io_context.run_one();

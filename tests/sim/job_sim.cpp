@@ -94,8 +94,9 @@ void JobSim::start_agent(std::size_t machine) {
     join.spec.join_timeout = std::chrono::milliseconds(kJoinTimeout);
     join.spec.heartbeat_interval = std::chrono::milliseconds(500);
     const auto rank = static_cast<std::int32_t>(machine);
-    if (plan_.explicit_ranks && rank < plan_.max_nodes) {
-        join.requested_rank = GroupRank{rank};
+    // Those beyond MAX ask for a rank that may be taken.
+    if (plan_.explicit_ranks && (rank < plan_.max_nodes || world_.random.one_in(2))) {
+        join.requested_rank = GroupRank{rank % plan_.max_nodes};
     }
     const auto agent = std::make_shared<SimAgent>(
         world_, host_, machines_[machine]->network, habits_, std::move(join)
@@ -123,13 +124,17 @@ void JobSim::next_fault() {
         return;
     }
     if (plan_.only_rendezvous_dies) {
+        // In between it is back for long enough that all agents have come back.
+        constexpr std::int64_t kBack = 2'000;
         kill_rendezvous();
-        world_.after(world_.random.between(10, 4'000), [this] { next_fault(); });
+        world_.after(world_.random.between(kDaemonGoneMax + kBack, 15'000), [this] {
+            next_fault();
+        });
         return;
     }
     if (const auto agent = some_agent()) {
         ++faults_;
-        switch (world_.random.between(0, plan_.rendezvous_dies ? 7 : 6)) {
+        switch (world_.random.between(0, plan_.rendezvous_dies ? 8 : 7)) {
             case 0:
             case 1: agent->cut_connection(); break;
             case 2:
@@ -145,6 +150,7 @@ void JobSim::next_fault() {
                     agent->signal(SIGTERM);
                 }
                 break;
+            case 7: host_.sleep(world_.random.between(10, 6'000)); break;
             default: kill_rendezvous();
         }
     }

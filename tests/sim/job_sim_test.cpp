@@ -48,14 +48,17 @@ TEST_CASE("a rendezvous that dies again and again restarts no worker and loses n
     for (std::uint64_t seed = 1; seed <= kSeedsOfEveryDay; ++seed) {
         JobPlan plan;
         plan.min_nodes = plan.max_nodes = plan.nodes = 3;
-        plan.faults_until = 30'000;
-        plan.habits.time_max = 20'000;
+        plan.faults_until = 60'000;
+        plan.habits.time_max = 50'000;
         plan.only_rendezvous_dies = true;
         JobSim sim(seed, plan);
 
         const std::string broken = sim.run();
 
         INFO("seed ", seed);
+        if (!broken.empty()) {
+            print(sim);
+        }
         REQUIRE(broken == "");
         for (const auto& agent : sim.agents()) {
             REQUIRE(agent->exit_status() == 0);
@@ -69,8 +72,8 @@ TEST_CASE("a failure is not lost with the rendezvous that knew it") {
         JobPlan plan;
         plan.min_nodes = plan.max_nodes = plan.nodes = 3;
         plan.max_restarts = 0;
-        plan.faults_until = 30'000;
-        plan.habits.time_max = 20'000;
+        plan.faults_until = 60'000;
+        plan.habits.time_max = 50'000;
         plan.habits.failures_percent = 100;
         plan.only_rendezvous_dies = true;
         JobSim sim(seed, plan);
@@ -78,6 +81,9 @@ TEST_CASE("a failure is not lost with the rendezvous that knew it") {
         const std::string broken = sim.run();
 
         INFO("seed ", seed);
+        if (!broken.empty()) {
+            print(sim);
+        }
         REQUIRE(broken == "");
         for (const auto& agent : sim.agents()) {
             const auto status = agent->exit_status();

@@ -21,6 +21,11 @@ AgentCoreSettings settings_of(const Join& join) {
     settings.group.host = join.info.host;
     settings.group.program = "worker";
     settings.group.grace = std::chrono::milliseconds(500);
+    // Different lives behave differently, a seed's always the same.
+    settings.group.membership_signal = join.incarnation.value() % 2 == 0 ? SIGUSR1 : 0;
+    settings.group.membership_grace = std::chrono::milliseconds(300);
+    settings.leaves_on_term =
+        join.spec.min_nodes != join.spec.max_nodes && join.incarnation.value() % 3 != 0;
     return settings;
 }
 

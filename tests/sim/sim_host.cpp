@@ -13,15 +13,34 @@ void SimHost::accept(const std::shared_ptr<Connection>& connection) {
     const auto guest = std::make_shared<Guest>();
     const std::weak_ptr<Connection> weak = connection;
     connections_.push_back(weak);
-    connection->at_host = [this, weak, guest](const AgentMessage& message) {
-        on_message(weak.lock(), guest, message);
+    const std::int64_t life = crashes;
+    connection->at_host = [this, weak, guest, life](const AgentMessage& message) {
+        const auto handle = [this, from = weak.lock(), guest, message, life] {
+            if (life == crashes) {
+                on_message(from, guest, message);
+            }
+        };
+        if (!defer(handle)) {
+            handle();
+        }
     };
-    connection->host_sees_end = [this, weak, guest] { on_end(weak.lock(), *guest); };
+    connection->host_sees_end = [this, weak, guest, life] {
+        const auto handle = [this, from = weak.lock(), guest, life] {
+            if (life == crashes) {
+                on_end(from, *guest);
+            }
+        };
+        if (!defer(handle)) {
+            handle();
+        }
+    };
 }
 
 void SimHost::crash() {
     world_.tell("the rendezvous dies");
     up_ = false;
+    ++crashes;
+    asleep_until_ = 0;
     forgot_end = forgot_end || core_.state().phase == Phase::ended;
     for (const auto& each : std::exchange(connections_, {})) {
         if (const auto connection = each.lock()) {
@@ -38,6 +57,21 @@ void SimHost::crash() {
     last_prepared_ = Round{-1};
     told_.clear();
     stop_job_seen_ = false;
+}
+
+void SimHost::sleep(std::int64_t milliseconds) {
+    world_.tell("the rendezvous sleeps for {} ms", milliseconds);
+    asleep_until_ = world_.now().value() + milliseconds;
+}
+
+/// True where it has to wait; what is deferred keeps its order.
+bool SimHost::defer(std::function<void()> what) {
+    const std::int64_t wait = asleep_until_ - world_.now().value();
+    if (wait <= 0) {
+        return false;
+    }
+    world_.after(wait, std::move(what));
+    return true;
 }
 
 void SimHost::come_back() {
@@ -239,17 +273,16 @@ void SimHost::check_plan(const BeginRound& begin, const NodeId& node) {
     }
     world_.require(plan == *last_begun_, "two plans of round {}", plan.round);
     world_.require(
-        begin.group_rank.value() >= 0 &&
-            begin.group_rank.value() < static_cast<std::int32_t>(plan.nodes.size()),
+        begin.place.group_rank.value() >= 0 && begin.place.group_rank.value() < plan.nodes.value(),
         "group rank {} in a round of {} nodes",
-        begin.group_rank,
-        plan.nodes.size()
+        begin.place.group_rank,
+        plan.nodes
     );
-    const auto told = told_.try_emplace(begin.group_rank, node).first;
+    const auto told = told_.try_emplace(begin.place.group_rank, node).first;
     world_.require(
         told->second == node,
         "group rank {} of round {} is {}'s and {}'s",
-        begin.group_rank,
+        begin.place.group_rank,
         plan.round,
         told->second,
         node
@@ -270,7 +303,7 @@ void SimHost::check_first_begin(const RoundPlan& plan) {
         plan.restart_count <= plan.max_restarts, "the budget is exceeded in {}", plan.round
     );
     const auto& spec = *core_.state().spec;
-    const auto nodes = static_cast<std::int32_t>(plan.nodes.size());
+    const std::int32_t nodes = plan.nodes.value();
     world_.require(
         nodes >= spec.min_nodes.value() && nodes <= spec.max_nodes.value(),
         "round {} has {} nodes",
@@ -308,6 +341,9 @@ void SimHost::arm() {
 }
 
 void SimHost::on_timer() {
+    if (defer([this] { on_timer(); })) {
+        return;
+    }
     armed_for_.reset();
     if (!up_) {
         return;

@@ -27,6 +27,9 @@ public:
     void crash();
     void come_back();
 
+    /// SIGSTOP, a suspended machine, a loop that was held up: nothing is handled, then all at once.
+    void sleep(std::int64_t milliseconds);
+
     [[nodiscard]] bool up() const { return up_; }
 
     [[nodiscard]] const Membership& core() const { return core_; }
@@ -39,6 +42,7 @@ public:
     bool duplicate_reports = false;
 
     std::int64_t rounds_begun = 0;
+    std::int64_t crashes = 0;
     bool forgot_end = false;  ///< it died when the job was over: who comes later finds another job
 
     /// Stores of the rounds in which a worker has died: its peers wait for it and don't end by
@@ -81,11 +85,13 @@ private:
     void check_end(const EndJob& end);
     void arm();
     void on_timer();
+    [[nodiscard]] bool defer(std::function<void()> what);
 
     World& world_;
     std::uint16_t last_port_ = 0;
     JobId job_;
     bool up_ = true;
+    std::int64_t asleep_until_ = 0;
     std::vector<std::weak_ptr<Connection>> connections_;
     Membership core_;
     Membership follower_{JobId{"job"}};

@@ -176,6 +176,8 @@ TEST_CASE("a port that a stranger holds gives an error that names it") {
 
     CHECK_MESSAGE(result.exit_code == 69, describe(result) << result.err);
     CHECK(result.err.find(port) != std::string::npos);
+    CHECK(result.err.find("pid " + std::to_string(stranger.pid())) != std::string::npos);
+    CHECK(result.err.find("python3") != std::string::npos);
 }
 
 TEST_SUITE_END();

@@ -61,8 +61,7 @@ struct Fixture {
     static BeginRound begin_message(std::int64_t round) {
         BeginRound message;
         message.plan.round = Round{round};
-        message.plan.nodes.resize(1);
-        message.plan.nodes[0].local_world_size = LocalWorldSize{2};
+        message.place.local_world_size = LocalWorldSize{2};
         return message;
     }
 

@@ -63,11 +63,11 @@ struct Fixture {
     AgentActions begin_message(std::int64_t round) {
         BeginRound message;
         message.plan.round = Round{round};
-        message.plan.nodes.resize(2);
+        message.plan.nodes = NodeCount{2};
         message.plan.master_address = "10.0.0.1";
         message.plan.master_port = Port{4'000};
         message.plan.restart_count = RestartCount{1};
-        message.group_rank = GroupRank{1};
+        message.place.group_rank = GroupRank{1};
         return receive(message);
     }
 

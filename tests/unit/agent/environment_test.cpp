@@ -26,11 +26,18 @@ RoundPlan two_nodes() {
     plan.max_restarts = RestartCount{3};
     plan.master_address = "10.0.0.1";
     plan.master_port = Port{4'000};
-    plan.nodes.resize(2);
-    plan.nodes[0].local_world_size = LocalWorldSize{3};
-    plan.nodes[1].local_world_size = LocalWorldSize{2};
-    plan.nodes[1].role = "default";
+    plan.nodes = NodeCount{2};
+    plan.world_size = WorldSize{5};
     return plan;
+}
+
+/// Of two nodes, the first with three workers and the second with two.
+NodePlace place_of(std::int32_t rank) {
+    NodeInfo first;
+    first.local_world_size = LocalWorldSize{3};
+    NodeInfo second;
+    second.local_world_size = LocalWorldSize{2};
+    return places_of({&first, &second}).at(static_cast<std::size_t>(rank));
 }
 
 EnvironmentSettings settings() {
@@ -72,7 +79,7 @@ std::string many_lines(int count) {
 TEST_SUITE("agent/worker_environment") {
     TEST_CASE("every variable of torchrun is set from the plan") {
         const auto environment =
-            worker_environment(settings(), two_nodes(), GroupRank{1}, LocalRank{1});
+            worker_environment(settings(), two_nodes(), place_of(1), LocalRank{1});
 
         const std::vector<std::pair<std::string_view, std::string>> expected = {
             {"RANK", "4"},
@@ -118,9 +125,9 @@ TEST_SUITE("agent/worker_environment") {
     ) {
         EnvironmentSettings with_user = settings();
         with_user.inherited = {"OMP_NUM_THREADS=7", "TORCH_NCCL_ASYNC_ERROR_HANDLING=3"};
-        const auto user = worker_environment(with_user, two_nodes(), GroupRank{0}, LocalRank{0});
+        const auto user = worker_environment(with_user, two_nodes(), place_of(0), LocalRank{0});
         with_user.omp_num_threads = 2;
-        const auto option = worker_environment(with_user, two_nodes(), GroupRank{0}, LocalRank{0});
+        const auto option = worker_environment(with_user, two_nodes(), place_of(0), LocalRank{0});
 
         CHECK(value(user, "OMP_NUM_THREADS") == "7");
         CHECK(value(user, "TORCH_NCCL_ASYNC_ERROR_HANDLING") == "3");
@@ -131,11 +138,10 @@ TEST_SUITE("agent/worker_environment") {
     TEST_CASE("with a virtual local rank each worker sees one device as rank 0") {
         EnvironmentSettings virtual_rank = settings();
         virtual_rank.virtual_local_rank = true;
-        const auto plain =
-            worker_environment(virtual_rank, two_nodes(), GroupRank{0}, LocalRank{2});
+        const auto plain = worker_environment(virtual_rank, two_nodes(), place_of(0), LocalRank{2});
         virtual_rank.inherited = {"CUDA_VISIBLE_DEVICES=4, 5,6"};
         const auto listed =
-            worker_environment(virtual_rank, two_nodes(), GroupRank{0}, LocalRank{1});
+            worker_environment(virtual_rank, two_nodes(), place_of(0), LocalRank{1});
 
         CHECK(value(plain, "LOCAL_RANK") == "0");
         CHECK(value(plain, "CUDA_VISIBLE_DEVICES") == "2");

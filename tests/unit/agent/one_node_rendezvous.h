@@ -61,8 +61,9 @@ private:
         plan.max_restarts = max_restarts_;
         plan.master_address = "127.0.0.1";
         plan.master_port = ready.port;
-        plan.nodes = {info_};
-        answer(BeginRound{plan, GroupRank{0}});
+        const std::vector<NodePlace> places = places_of({&info_});
+        plan.world_size = world_size_of(places);
+        answer(BeginRound{plan, places.front()});
     }
 
     void take(const WorkerFailed& failed) {

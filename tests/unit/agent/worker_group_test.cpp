@@ -24,16 +24,25 @@ TimePoint after(int milliseconds) {
 RoundPlan plan_of(std::int32_t workers) {
     RoundPlan plan;
     plan.round = Round{3};
-    plan.nodes.resize(2);
-    plan.nodes[0].local_world_size = LocalWorldSize{1};
-    plan.nodes[1].local_world_size = LocalWorldSize{workers};
+    plan.nodes = NodeCount{2};
+    plan.world_size = WorldSize{1 + workers};
     return plan;
+}
+
+NodePlace place_of(std::int32_t workers) {
+    NodePlace place;
+    place.group_rank = GroupRank{1};
+    place.local_world_size = LocalWorldSize{workers};
+    place.first_rank = Rank{1};
+    place.first_role_rank = Rank{1};
+    place.role_world_size = WorldSize{1 + workers};
+    return place;
 }
 
 WorkerGroup group_of(std::int32_t workers) {
     return WorkerGroup(
         plan_of(workers),
-        GroupRank{1},
+        place_of(workers),
         GroupSettings{.host = "host", .program = "prog", .grace = std::chrono::milliseconds(500)},
         WorkerId{10}
     );

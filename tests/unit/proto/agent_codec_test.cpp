@@ -45,8 +45,8 @@ Join example_join() {
     join.requested_rank = GroupRank{1};
     join.job_began = true;
     join.newest_round = Round{2};
-    join.claim = RoundClaim{
-        Round{2}, GroupRank{1}, NodeCount{2}, RestartCount{1}, "10.0.0.1", Port{29501}};
+    join.claim =
+        RoundClaim{Round{2}, GroupRank{1}, NodeCount{2}, RestartCount{1}, "10.0.0.1", Port{29501}};
     return join;
 }
 
@@ -59,10 +59,13 @@ RoundPlan example_plan() {
     plan.max_restarts = RestartCount{3};
     plan.master_address = "10.0.0.1";
     plan.master_port = Port{29501};
-    plan.nodes = {
-        NodeInfo{"a", "10.0.0.1", 7, LocalWorldSize{4}, "default"},
-        NodeInfo{"b", "10.0.0.2", 8, LocalWorldSize{2}, "default"}};
+    plan.nodes = NodeCount{2};
+    plan.world_size = WorldSize{6};
     return plan;
+}
+
+NodePlace example_place() {
+    return NodePlace{GroupRank{1}, LocalWorldSize{2}, Rank{4}, Rank{4}, WorldSize{6}};
 }
 
 struct AgentExample {
@@ -96,7 +99,7 @@ std::vector<ServerExample> server_examples() {
         {"Refused", Refused{RefusalReason::rank_taken, "node_rank 1 is taken by node2"}},
         {"Waiting", Waiting{{"node1", "node2"}, NodeCount{2}, NodeCount{2}, false, {}, {"node"}}},
         {"PrepareRound", PrepareRound{Round{2}}},
-        {"BeginRound", BeginRound{example_plan(), GroupRank{1}}},
+        {"BeginRound", BeginRound{example_plan(), example_place()}},
         {"StopRound", StopRound{Round{2}, "why", example_failure(), 0, false, StopKind::node_lost}},
         {"Ack", Ack{SequenceNumber{5}}},
         {"EndJob", EndJob{137, "why", {example_failure()}, RestartCount{1}, {{Rank{0}, true}}}},

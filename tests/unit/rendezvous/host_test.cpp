@@ -115,8 +115,8 @@ TEST_CASE("a local agent and one over TCP run together and end together") {
     LinkAgent second(f.tcp_link(), join_of("node2", 2));
 
     REQUIRE(f.run_until_true([&] { return first.runs(0) && second.runs(0); }));
-    CHECK(first.last<BeginRound>()->group_rank == GroupRank{0});
-    CHECK(second.last<BeginRound>()->group_rank == GroupRank{1});
+    CHECK(first.last<BeginRound>()->place.group_rank == GroupRank{0});
+    CHECK(second.last<BeginRound>()->place.group_rank == GroupRank{1});
     CHECK(second.last<BeginRound>()->plan == first.last<BeginRound>()->plan);
     first.succeed();
     second.succeed();
@@ -149,7 +149,7 @@ TEST_CASE("a node whose connection closes is replaced by a new one in the next r
     LinkAgent third(f.tcp_link(), join_of("node3", 2));
     REQUIRE(f.run_until_true([&] { return first.runs(1) && third.runs(1); }));
 
-    CHECK(third.last<BeginRound>()->group_rank == GroupRank{1});
+    CHECK(third.last<BeginRound>()->place.group_rank == GroupRank{1});
     CHECK(third.last<BeginRound>()->plan.reason == RoundReason::node_lost);
     CHECK(third.last<BeginRound>()->plan.restart_count == RestartCount{0});
 }

@@ -178,7 +178,7 @@ public:
     /// The rank in the last round that the node was told to begin.
     [[nodiscard]] std::optional<std::int32_t> rank(const std::string& node) const {
         const auto begun = last<BeginRound>(node);
-        return begun ? std::optional<std::int32_t>(begun->group_rank.value()) : std::nullopt;
+        return begun ? std::optional<std::int32_t>(begun->place.group_rank.value()) : std::nullopt;
     }
 
     [[nodiscard]] std::optional<std::int64_t> round(const std::string& node) const {

@@ -87,7 +87,7 @@ TEST_CASE("a node that doesn't come back in time is lost") {
     job.stopped("1", 5);
     job.begin();
     CHECK(job.round("1") == 6);
-    CHECK(job.last<BeginRound>("1")->plan.nodes.size() == 1);
+    CHECK(job.last<BeginRound>("1")->plan.nodes == NodeCount{1});
 }
 
 TEST_CASE("a newcomer waits until the round is whole again, then joins where there is room") {

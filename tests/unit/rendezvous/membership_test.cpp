@@ -36,10 +36,10 @@ TEST_CASE("a round begins on all nodes when the store of group rank 0 is ready")
 
     const auto begun = job.last<BeginRound>("2");
     REQUIRE(begun);
-    CHECK(begun->group_rank == GroupRank{1});
+    CHECK(begun->place.group_rank == GroupRank{1});
     CHECK(begun->plan.master_address == "10.0.0.1");
     CHECK(begun->plan.master_port == Port{29501});
-    CHECK(begun->plan.nodes.size() == 2);
+    CHECK(begun->plan.nodes == NodeCount{2});
     CHECK(begun->plan.max_restarts == RestartCount{3});
     CHECK(begun->plan.reason == RoundReason::first_start);
     CHECK(job.rank("1") == 0);
