@@ -24,7 +24,7 @@ LineSplitter::LineSplitter(Mode mode, std::string_view prefix, ConsoleLine& cons
 void LineSplitter::feed(std::string_view bytes, TimePoint now, std::string& out) {
     if (mode_ == Mode::raw) {
         out += bytes;
-        console_.owner = bytes.empty() || bytes.back() == '\n' ? nullptr : this;
+        note_passed(bytes);
         return;
     }
     last_bytes_ = now;
@@ -45,6 +45,10 @@ void LineSplitter::feed(std::string_view bytes, TimePoint now, std::string& out)
     if (partial_.size() > limits::kLineBytesMax) {
         show_partial(out);
     }
+}
+
+void LineSplitter::note_passed(std::string_view bytes) {
+    console_.owner = bytes.empty() || bytes.back() == '\n' ? nullptr : this;
 }
 
 std::optional<TimePoint> LineSplitter::due() const {

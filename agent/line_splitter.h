@@ -33,6 +33,12 @@ public:
     /// Takes what a worker wrote and appends what is to be shown of it to `out`.
     void feed(std::string_view bytes, TimePoint now, std::string& out);
 
+    /// Raw mode: what a worker wrote is shown as it is, so that it need not be copied; whoever
+    /// shows it tells note_passed() instead of calling feed().
+    [[nodiscard]] bool passes_bytes() const { return mode_ == Mode::raw; }
+
+    void note_passed(std::string_view bytes);
+
     /// Its prefix shows the time.
     [[nodiscard]] bool shows_time() const { return pieces_.size() > 1; }
 

@@ -76,6 +76,8 @@ struct OutputPump::Stream {
     LogFiles::Handle file;      ///< of its bytes, or null
     LogFiles::Handle filtered;  ///< of the lines that its filter lets through, or null
     bool paused = false;
+    bool resting = false;   ///< waits for look_at_resting()
+    bool enlarged = false;  ///< its pipe
     std::string tail;
 };
 
@@ -109,6 +111,7 @@ OutputPump::OutputPump(
       ),
       chunk_(limits::kOutputChunkBytes),
       partial_timer_(io_context),
+      rest_timer_(io_context),
       retire_timer_(io_context),
       drain_timer_(io_context) {}
 
@@ -180,33 +183,83 @@ void OutputPump::arm(Stream& stream) {
     stream.pipe.async_wait(
         stream_descriptor::wait_read,
         [this, &stream](const boost::system::error_code& error) {
-            if (error) {
-                return;
-            }
-            read_once(stream);
-            arm_partials();
-            if (stream.pipe.is_open()) {
-                arm(stream);
-            } else {
-                finish_if_drained();
+            if (!error) {
+                readable(stream);
             }
         }
     );
 }
 
-/// One read; false when there was nothing, or the stream has ended.
-bool OutputPump::read_once(Stream& stream) {
-    const ssize_t size = ::read(stream.pipe.native_handle(), chunk_.data(), chunk_.size());
+void OutputPump::readable(Stream& stream) {
+    const TimePoint now = Clock::now();
+    const bool in_quick_succession = now - last_read_ < limits::kOutputRest;
+    last_read_ = now;
+    const std::size_t size = read_once(stream);
+    if (!stream.pipe.is_open()) {
+        finish_if_drained();
+    } else if (in_quick_succession && size < limits::kSmallOutputBytes) {
+        rest(stream);
+    } else {
+        arm(stream);
+    }
+}
+
+/// One read; the number of bytes, 0 when there was nothing or the stream has ended.
+std::size_t OutputPump::read_once(Stream& stream) {
+    const int fd = stream.pipe.native_handle();
+    const ssize_t size = ::read(fd, chunk_.data(), chunk_.size());
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
-        return false;
+        return 0;
     }
     // A pseudo-terminal has no end of file but an error, when its last user has gone.
     if (size <= 0) {
         close(stream);
-        return false;
+        return 0;
     }
-    take(stream, {chunk_.data(), static_cast<std::size_t>(size)});
-    return true;
+    const auto bytes = static_cast<std::size_t>(size);
+    // It was full: its writer had to wait. What the kernel refuses leaves it as it is.
+    if (bytes >= limits::kPipeBytes && !std::exchange(stream.enlarged, true)) {
+        static_cast<void>(::fcntl(fd, F_SETPIPE_SZ, static_cast<int>(limits::kBusyPipeBytes)));
+    }
+    take(stream, {chunk_.data(), bytes});
+    return bytes;
+}
+
+void OutputPump::rest(Stream& stream) {
+    stream.resting = true;
+    if (std::exchange(rest_armed_, true)) {
+        return;
+    }
+    rest_timer_.expires_after(limits::kOutputRest);
+    rest_timer_.async_wait([this](const boost::system::error_code& error) {
+        rest_armed_ = false;
+        if (!error) {
+            look_at_resting();
+        }
+    });
+}
+
+void OutputPump::look_at_resting() {
+    last_read_ = Clock::now();
+    gathering_ = true;
+    for (auto& [id, worker] : workers_) {
+        for (auto& stream : worker->streams) {
+            if (!std::exchange(stream->resting, false) || !stream->pipe.is_open()) {
+                continue;
+            }
+            const bool is_held_up = held_up(*stream);
+            const std::size_t size = is_held_up ? 0 : read_once(*stream);
+            if (size > 0 && size < limits::kSmallOutputBytes) {
+                rest(*stream);
+            } else if (stream->pipe.is_open()) {
+                arm(*stream);
+            }
+        }
+    }
+    gathering_ = false;
+    sinks_[0].flush();
+    sinks_[1].flush();
+    finish_if_drained();
 }
 
 void OutputPump::take(Stream& stream, std::string_view bytes) {
@@ -235,8 +288,18 @@ void OutputPump::show(Stream& stream, std::string_view bytes) {
     if (stream.splitter.shows_time()) {
         console(stream.kind).time = time_text();
     }
-    stream.splitter.feed(bytes, Clock::now(), target.buffer());
-    target.flush();
+    if (stream.splitter.passes_bytes()) {
+        stream.splitter.note_passed(bytes);
+        target.pass(bytes);
+    } else {
+        stream.splitter.feed(bytes, Clock::now(), target.buffer());
+        if (!gathering_) {
+            target.flush();
+        }
+        if (const std::optional<TimePoint> due = stream.splitter.due(); due) {
+            arm_partials(*due);
+        }
+    }
     if (target.broken() && !gone_told_) {
         gone_told_ = true;
         log_.warning("whoever read our output has gone; the job goes on without it");
@@ -285,12 +348,11 @@ std::string OutputPump::take_tail(WorkerId id) {
         // What an ended worker left in its pipe; a grandchild that writes on must not hold us.
         constexpr int kReadsMax = 4;
         for (int reads = 0; reads < kReadsMax && stream->pipe.is_open(); ++reads) {
-            if (!read_once(*stream)) {
+            if (read_once(*stream) == 0) {
                 break;
             }
         }
     }
-    arm_partials();
     const std::string& tail = found->second->streams[1]->tail;
     return tail.substr(tail.size() - std::min(tail.size(), limits::kStderrTailBytesMax));
 }
@@ -298,24 +360,12 @@ std::string OutputPump::take_tail(WorkerId id) {
 // ---- partial lines
 // -------------------------------------------------------------------------------
 
-void OutputPump::arm_partials() {
-    if (partial_armed_) {
+/// The timer runs while any line is unfinished; it looks at all when it is due.
+void OutputPump::arm_partials(TimePoint due) {
+    if (std::exchange(partial_armed_, true)) {
         return;
     }
-    std::optional<TimePoint> earliest;
-    for (const auto& [id, worker] : workers_) {
-        for (const auto& stream : worker->streams) {
-            const std::optional<TimePoint> due = stream->splitter.due();
-            if (due && stream->shown && (!earliest || *due < *earliest)) {
-                earliest = due;
-            }
-        }
-    }
-    if (!earliest) {
-        return;
-    }
-    partial_armed_ = true;
-    partial_timer_.expires_at(*earliest);
+    partial_timer_.expires_at(due);
     partial_timer_.async_wait([this](const boost::system::error_code& error) {
         partial_armed_ = false;
         if (!error) {
@@ -326,17 +376,25 @@ void OutputPump::arm_partials() {
 
 void OutputPump::show_partials() {
     const TimePoint now = Clock::now();
+    std::optional<TimePoint> next;
     for (auto& [id, worker] : workers_) {
         for (auto& stream : worker->streams) {
             const std::optional<TimePoint> due = stream->splitter.due();
-            if (due && *due <= now && stream->shown) {
+            if (!due || !stream->shown) {
+                continue;
+            }
+            if (*due <= now) {
                 stream->splitter.show_partial(sink(stream->kind).buffer());
+            } else if (!next || *due < *next) {
+                next = due;
             }
         }
     }
     sinks_[0].flush();
     sinks_[1].flush();
-    arm_partials();
+    if (next) {
+        arm_partials(*next);
+    }
 }
 
 // ---- ends
@@ -346,6 +404,11 @@ void OutputPump::worker_ended(WorkerId id) {
     const auto found = workers_.find(id);
     if (found == workers_.end()) {
         return;
+    }
+    for (auto& stream : found->second->streams) {
+        if (std::exchange(stream->resting, false) && stream->pipe.is_open()) {
+            arm(*stream);  // its end is due
+        }
     }
     found->second->read_until = Clock::now() + limits::kDrainAfterEnd;
     retire_expired();

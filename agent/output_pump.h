@@ -2,6 +2,10 @@
 // whole lines and to log files as they are, the end of each stderr kept for the failure report.
 // While our reader or the disk is slow the pipes are not read (the workers wait, memory stays
 // flat). One pump serves all rounds.
+//
+// What comes now and then is passed on at once. Pipes that small pieces come from in quick
+// succession are looked at together, every limits::kOutputRest, so that thousands of lines a second
+// don't cost a wake-up each.
 #pragma once
 
 #include "agent/line_splitter.h"
@@ -68,13 +72,16 @@ private:
     ConsoleLine& console(StreamKind kind);
     Result<UniqueFd> open_stream(Stream& stream, UniqueFd read_from);
     void arm(Stream& stream);
-    bool read_once(Stream& stream);
+    void readable(Stream& stream);
+    std::size_t read_once(Stream& stream);
+    void rest(Stream& stream);
+    void look_at_resting();
     [[nodiscard]] bool held_up(Stream& stream);
     void take(Stream& stream, std::string_view bytes);
     void show(Stream& stream, std::string_view bytes);
     void close(Stream& stream);
     void resume();
-    void arm_partials();
+    void arm_partials(TimePoint due);
     void show_partials();
     void retire_expired();
     void finish_if_drained();
@@ -93,6 +100,10 @@ private:
     std::map<WorkerId, std::unique_ptr<Worker>> workers_;
     boost::asio::steady_timer partial_timer_;
     bool partial_armed_ = false;
+    boost::asio::steady_timer rest_timer_;
+    bool rest_armed_ = false;
+    bool gathering_ = false;  ///< several streams are read before the sinks are flushed
+    TimePoint last_read_{};
     boost::asio::steady_timer retire_timer_;
     boost::asio::steady_timer drain_timer_;
     std::function<void()> drained_;

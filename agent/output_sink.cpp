@@ -108,6 +108,19 @@ void OutputSink::flush() {
     }
 }
 
+void OutputSink::pass(std::string_view bytes) {
+    while (empty() && !waiting_ && !broken_ && !bytes.empty()) {
+        const long size = write_once(bytes.data(), bytes.size());
+        if (size >= 0) {
+            bytes.remove_prefix(static_cast<std::size_t>(size));
+        } else if (errno != EINTR) {
+            break;  // flush() meets the same and deals with it
+        }
+    }
+    queue_ += bytes;
+    flush();
+}
+
 void OutputSink::compact() {
     if (broken_ || empty()) {
         queue_.clear();

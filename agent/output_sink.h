@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace ddprun {
 
@@ -29,6 +30,9 @@ public:
 
     /// Writes what can be written now; the rest follows by itself.
     void flush();
+
+    /// Appends and flushes, but copies only what can't be written now.
+    void pass(std::string_view bytes);
 
     [[nodiscard]] bool full() const;
 

@@ -45,25 +45,29 @@ std::unique_ptr<CLI::App> make_parser(RawDaemonOptions& raw) {
     );
     app->set_help_flag();
     app->add_option(
-        "--listen",
-        raw.listen,
-        "Address and port to serve: ADDR[:PORT]; port 0 takes a free one,\nthe default is 29400. "
-        "Without it: every interface"
-    );
-    app->add_flag(
-        "--store_only,--store-only", raw.store_only, "Serve TCPStore clients only, no agents"
-    );
-    app->add_option(
-           "--log_level,--log-level", raw.log_level, "debug, info, warning or error (default info)"
+           "--listen",
+           raw.listen,
+           "Where to serve; port 0 takes a free one, the default is 29400.\nWithout it: every "
+           "interface"
     )
-        ->check(CLI::IsMember({"debug", "info", "warning", "error"}));
+        ->option_text("ADDR[:PORT]");
+    app->add_flag(
+           "--store_only,--store-only", raw.store_only, "Serve TCPStore clients only, no agents"
+    )
+        ->disable_flag_override();
     app->add_option(
-        "--log_file,--log-file",
-        raw.log_file,
-        "File that log lines are appended to, instead of stderr;\nHUP opens it anew"
-    );
-    app->add_flag("-h,--help", raw.help, "Print this help and exit");
-    app->add_flag("--version", raw.version, "Print the version and exit");
+           "--log_level,--log-level", raw.log_level, "What is logged to stderr (default info)"
+    )
+        ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
+        ->option_text("debug|info|warning|error");
+    app->add_option(
+           "--log_file,--log-file",
+           raw.log_file,
+           "Log lines are appended to it instead of going to stderr;\nHUP opens it anew"
+    )
+        ->option_text("FILE");
+    app->add_flag("-h,--help", raw.help, "Print this help and exit")->disable_flag_override();
+    app->add_flag("--version", raw.version, "Print the version and exit")->disable_flag_override();
     return app;
 }
 

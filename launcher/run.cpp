@@ -324,6 +324,7 @@ void print_plan(
 }  // namespace
 
 int run(const LaunchCommand& command, const Environment& given_environment) {
+    ensure_standard_descriptors();  // before anything of ours gets one of their numbers
     const ProcessState at_start = capture_process_state();
     const std::unique_ptr<Log> log = make_stderr_log("ddprun", command.log_level);
     for (const std::string& note : command.notes) {

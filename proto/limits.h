@@ -122,6 +122,12 @@ inline constexpr std::size_t kUnacknowledgedMax =
 inline constexpr std::size_t kLineBytesMax =
     1 * kMiB;  ///< a longer line of a worker is forwarded in pieces
 inline constexpr std::size_t kOutputChunkBytes = 256 * kKiB;  ///< one read of a worker's pipe
+inline constexpr std::size_t kPipeBytes = 64 * kKiB;  ///< that a pipe holds unless asked for more
+inline constexpr std::size_t kBusyPipeBytes = 256 * kKiB;  ///< asked for once it was full
+inline constexpr std::size_t kSmallOutputBytes =
+    4 * kKiB;  ///< a read of less doesn't fill a pipe soon
+inline constexpr std::chrono::milliseconds kOutputRest{
+    2};  ///< pipes in quick succession are looked at together
 inline constexpr std::size_t kOutputQueueBytesMax =
     1 * kMiB;  ///< per stream; above it the workers' pipes are not read
 inline constexpr std::size_t kLogQueueBytesMax =

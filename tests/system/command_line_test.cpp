@@ -6,11 +6,15 @@
 #include <doctest/doctest.h>
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
+#include <system_error>
+#include <tuple>
 #include <vector>
 
 namespace ddprun::test {
@@ -21,6 +25,48 @@ using Words = std::vector<std::string>;
 bool has_program(const std::string& name) {
     return run_command({.argv = {"/bin/sh", "-c", "command -v " + name}}).exit_code == 0;
 }
+
+/// A control group of its own with a quota of one CPU, where this user may make one.
+class OneCpuGroup {
+public:
+    OneCpuGroup() {
+        for (const auto& [base, file, quota] :
+             {std::tuple{"/sys/fs/cgroup/cpu", "cpu.cfs_quota_us", "100000"},
+              std::tuple{"/sys/fs/cgroup", "cpu.max", "100000 100000"}}) {
+            const std::string folder =
+                std::string{base} + "/ddprun_test_" + std::to_string(::getpid());
+            std::error_code refused;
+            if (!std::filesystem::exists(std::string{base} + "/cgroup.procs", refused) ||
+                !std::filesystem::create_directory(folder, refused)) {
+                continue;
+            }
+            path_ = folder;
+            std::ofstream limit{folder + "/" + file};
+            limit << quota << std::flush;
+            if (limit.good()) {
+                return;
+            }
+            remove();
+        }
+    }
+
+    OneCpuGroup(const OneCpuGroup&) = delete;
+    OneCpuGroup& operator=(const OneCpuGroup&) = delete;
+
+    ~OneCpuGroup() { remove(); }
+
+    /// Empty where there is none.
+    [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+    void remove() {
+        std::error_code ignored;
+        std::filesystem::remove(path_, ignored);
+        path_.clear();
+    }
+
+    std::string path_;
+};
 
 /// What bash completes: the words of a command line, the last of which is being typed.
 Words completions(const TemporaryFolder& folder, const std::string& words) {
@@ -64,7 +110,7 @@ TEST_CASE("help and version of both programs are on stdout, within 100 columns")
 TEST_CASE("a wrong command line of either program is one line and status 2") {
     for (const char* name : {"ddprun", "ddprund"}) {
         for (const char* option :
-             {"--bogus", "--log_level=loud", "--log_level", "--vers=1", "-z"}) {
+             {"--bogus", "--log_level=loud", "--log_level", "--version=1", "--help=no", "-z"}) {
             CAPTURE(option);
             const CommandResult result = run_command({.argv = {program(name), option}});
 
@@ -249,6 +295,22 @@ TEST_CASE("without an affinity of their own workers share what taskset leaves") 
         result.err.find("OMP_NUM_THREADS=1 for each worker: 1 CPUs may be used") !=
         std::string::npos
     );
+}
+
+TEST_CASE("workers share what the quota of their control group leaves") {
+    const OneCpuGroup group;
+    if (group.path().empty()) {
+        MESSAGE("not tried: no control group can be made here");
+        return;
+    }
+    Words argv{"/bin/sh", "-c", "echo $$ > " + group.path() + "/cgroup.procs && exec \"$@\"", "sh"};
+    const Words job = ddprun({"--print_plan", "/bin/true"});
+    argv.insert(argv.end(), job.begin(), job.end());
+
+    const CommandResult limited = run_command({.argv = argv, .unset_env = {"OMP_NUM_THREADS"}});
+
+    CHECK_MESSAGE(limited.exit_code == 0, limited.err);
+    CHECK(limited.out.find("OMP_NUM_THREADS=1\n") != std::string::npos);
 }
 
 TEST_SUITE_END();

@@ -45,33 +45,6 @@ TEST_CASE("with several workers each line has torchrun's prefix") {
     );
 }
 
-TEST_CASE("lines written in small pieces by many workers are never mixed") {
-    const TemporaryFolder folder;
-    const std::string script = folder.file("write.py", R"(
-import os, sys
-rank = os.environ["RANK"]
-for i in range(500):
-    line = f"rank {rank} line {i} " + "x" * 40 + "\n"
-    for at in range(0, len(line), 3):
-        os.write(1, line[at:at + 3].encode())
-)");
-
-    const CommandResult result =
-        run_command({.argv = ddprun({"--standalone", "--nproc_per_node=4", script})});
-
-    CHECK(result.exit_code == 0);
-    for (int rank = 0; rank < 4; ++rank) {
-        const std::string number = std::to_string(rank);
-        std::string expected;
-        for (int i = 0; i < 500; ++i) {
-            expected +=
-                "rank " + number + " line " + std::to_string(i) + " " + std::string(40, 'x');
-        }
-        CHECK(text_of(result.out, "[default" + number + "]:") == expected);
-    }
-    CHECK(count_of(result.out, "\n") == count_of(result.out, "[default"));
-}
-
 TEST_CASE("nothing of a large output without a last newline is lost") {
     const CommandResult result =
         run_command({.argv = ddprun({"--standalone", "/bin/sh", "-c", "seq 1 100000; printf end"})}
