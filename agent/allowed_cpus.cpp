@@ -1,7 +1,7 @@
 #include "agent/allowed_cpus.h"
 
-#include "agent/topology.h"
 #include "agent/cgroups.h"
+#include "agent/topology.h"
 
 #include <fmt/format.h>
 

@@ -95,8 +95,8 @@ struct MembershipState {
     std::vector<Seat> seats;        ///< of the sealed round; empty while gathering
     std::int32_t active_seats = 0;  ///< running or failed
     std::int32_t succeeded_seats = 0;
-    Stamp round_began{};            ///< of its seal, and then of its begin
-    bool adopted = false;           ///< the round was begun by a rendezvous before this one
+    Stamp round_began{};   ///< of its seal, and then of its begin
+    bool adopted = false;  ///< the round was begun by a rendezvous before this one
 
     StopCause cause;                        ///< in stopping
     std::optional<StopCause> stop_request;  ///< a StopJob that came after a final failure

@@ -1,9 +1,8 @@
-/* A worker that tells when rounds begin and end, by its own clock, under any launcher that sets RANK.
- *   round_stamp FOLDER
- * It writes the time of its start into FOLDER/begun.LIFE.RANK (LIFE counts from 0, for each rank) and
- * that of a SIGTERM into FOLDER/term.RANK, which ends it. Rank 0 of the first life waits for
- * FOLDER/fail, writes FOLDER/failed and exits with 1; all others wait for FOLDER/end and exit with 0.
- * Times: CLOCK_MONOTONIC, nanoseconds. */
+/* A worker that tells when rounds begin and end, by its own clock, under any launcher that sets
+ * RANK. round_stamp FOLDER It writes the time of its start into FOLDER/begun.LIFE.RANK (LIFE counts
+ * from 0, for each rank) and that of a SIGTERM into FOLDER/term.RANK, which ends it. Rank 0 of the
+ * first life waits for FOLDER/fail, writes FOLDER/failed and exits with 1; all others wait for
+ * FOLDER/end and exit with 0. Times: CLOCK_MONOTONIC, nanoseconds. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>

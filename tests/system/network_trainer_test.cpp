@@ -1,4 +1,5 @@
-// The main job on a small cluster: an agent is killed in mid-training, another node takes its place.
+// The main job on a small cluster: an agent is killed in mid-training, another node takes its
+// place.
 #include "tests/support/network_lab.h"
 
 #include <doctest/doctest.h>

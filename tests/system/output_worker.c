@@ -1,7 +1,7 @@
-/* A worker whose output is awkward, for tests of the logs. Each leaves the checksum (FNV-1a) of what
- * it wrote, without line ends, in FOLDER/sum.RANK.
- *   output_worker FOLDER pieces LINES        lines in writes of 3 bytes
- *   output_worker FOLDER lines LINES BYTES   lines of BYTES bytes, all of one letter */
+/* A worker whose output is awkward, for tests of the logs. Each leaves the checksum (FNV-1a) of
+ * what it wrote, without line ends, in FOLDER/sum.RANK. output_worker FOLDER pieces LINES lines in
+ * writes of 3 bytes output_worker FOLDER lines LINES BYTES   lines of BYTES bytes, all of one
+ * letter */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
