@@ -52,7 +52,7 @@ std::vector<const OptionDefinition*> shown_options() {
 }
 
 /// Text between single quotes, for POSIX shells and zsh; fish escapes in its own way.
-std::string quoted(std::string_view text) {
+std::string shell_quoted(std::string_view text) {
     return fmt::format("'{}'", filled_in(text, "'", "'\\''"));
 }
 
@@ -241,7 +241,7 @@ std::string zsh_option(const OptionDefinition& option) {
     const auto add = [&](std::string_view name, std::string_view how) {
         lines += fmt::format(
             "        {}\n",
-            quoted(fmt::format("*{}{}[{}]{}", name, how, zsh_text(option.help), value))
+            shell_quoted(fmt::format("*{}{}[{}]{}", name, how, zsh_text(option.help), value))
         );
     };
     for (const std::string& name : spellings(option)) {
