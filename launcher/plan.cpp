@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace ddprun::launcher {
 
@@ -48,14 +50,24 @@ std::set<std::string_view> open_variables(
     return open;
 }
 
+struct FirstRound {
+    RoundPlan plan;
+    NodePlace place;
+};
+
 /// The first round as far as it is known: this node as often as there are nodes.
-RoundPlan first_round(const LaunchCommand& command, const AgentSettings& settings) {
-    RoundPlan round;
-    round.round = Round{1};
-    round.max_restarts = command.spec.max_restarts;
-    round.master_address = kLoopback;
-    round.nodes.assign(static_cast<std::size_t>(command.spec.max_nodes.value()), settings.info);
-    return round;
+FirstRound first_round(const LaunchCommand& command, const AgentSettings& settings) {
+    const std::vector<const NodeInfo*> nodes(
+        static_cast<std::size_t>(command.spec.max_nodes.value()), &settings.info
+    );
+    const std::vector<NodePlace> places = places_of(nodes);
+    RoundPlan plan;
+    plan.round = Round{1};
+    plan.max_restarts = command.spec.max_restarts;
+    plan.master_address = kLoopback;
+    plan.nodes = command.spec.max_nodes;
+    plan.world_size = world_size_of(places);
+    return {std::move(plan), places.front()};
 }
 
 std::string_view name_of(std::string_view entry) {
@@ -79,9 +91,9 @@ PlannedWorker planned(
     const auto open = open_variables(command, settings);
     const std::set<std::string> inherited{
         environment.inherited.begin(), environment.inherited.end()};
-    for (const std::string& entry : worker_environment(
-             environment, first_round(command, settings), GroupRank{0}, local_rank
-         )) {
+    const FirstRound round = first_round(command, settings);
+    for (const std::string& entry :
+         worker_environment(environment, round.plan, round.place, local_rank)) {
         const std::string name{name_of(entry)};
         if (open.contains(name)) {
             worker.environment.emplace_back(name, std::nullopt);
