@@ -159,7 +159,7 @@ TEST_SUITE("agent/worker_environment") {
         bound.bound_threads = {1, 2, 64};
         const auto threads = [&](std::int32_t rank) {
             return value(
-                worker_environment(bound, two_nodes(), GroupRank{0}, LocalRank{rank}),
+                worker_environment(bound, two_nodes(), place_of(0), LocalRank{rank}),
                 "OMP_NUM_THREADS"
             );
         };

@@ -256,8 +256,9 @@ TEST_CASE("workers on the same CPUs share them, at least one thread each") {
     const Topology topology = topology_of(tree);
     const auto threads = [&](NumaMode mode, std::vector<std::int32_t> devices, int workers) {
         std::vector<std::int32_t> counts;
-        for (const WorkerBinding& binding :
-             *bind_workers(topology, request_of(topology, mode, std::move(devices), workers))) {
+        const auto bound =
+            bind_workers(topology, request_of(topology, mode, std::move(devices), workers));
+        for (const WorkerBinding& binding : bound.value()) {
             counts.push_back(binding.threads);
         }
         return counts;

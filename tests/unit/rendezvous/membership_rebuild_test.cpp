@@ -158,7 +158,7 @@ TEST_CASE("a job that has begun doesn't seal a round of its spares while its nod
     spare.job = JobId{"job"};
     spare.node = NodeId{"9"};
     spare.incarnation = job.incarnation("9");
-    spare.info.host = "9";
+    spare.info.host = std::string("9");
     spare.spec = job.spec;
     spare.job_began = true;
     job.event("9", spare);
