@@ -90,7 +90,7 @@ TEST_CASE("sizes have units") {
 TEST_CASE("the prefix's template comes from torchrun's variable below its own") {
     const Environment inherited{{"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "a"}};
     Environment both = inherited;
-    both["PET_LOG_LINE_PREFIX_TEMPLATE"] = "b";
+    both["PET_LOG_LINE_PREFIX_TEMPLATE"] = std::string("b");
 
     CHECK(command_of({"x"}, inherited).logs.prefix_template == "a");
     CHECK(command_of({"x"}, both).logs.prefix_template == "b");
