@@ -1,5 +1,6 @@
 #include "trainer/zip_checksum.h"
 
+#include "tests/support/filled.h"
 #include "tests/unit/trainer/temp_folder.h"
 #include "trainer/atomic_file.h"
 
@@ -12,7 +13,10 @@ namespace {
 
 /// Content of an archive and the end record of a zip without a comment.
 std::string archive() {
-    return std::string(3'000, 'x') + "PK\x05\x06" + std::string(18, '\0');
+    std::string bytes = test::filled(3'000, 'x');
+    bytes += "PK\x05\x06";
+    bytes += test::filled(18, '\0');
+    return bytes;
 }
 
 /// What comes out when the archive is written in pieces of `step` bytes.
