@@ -91,7 +91,8 @@ TEST_CASE("a signal to stop during the delay ends the job with 128 + n at once")
         const CommandResult result = job.finish();
 
         CHECK_MESSAGE(result.exit_code == 128 + signal, describe(result) << result.err);
-        CHECK(count_of(result.out, "life") == 1);
+        // None where the other node's failure came first.
+        CHECK(count_of(result.out, "life") <= 1);
     }
 }
 
