@@ -91,8 +91,7 @@ TEST_CASE("a signal to stop during the delay ends the job with 128 + n at once")
         const CommandResult result = job.finish();
 
         CHECK_MESSAGE(result.exit_code == 128 + signal, describe(result) << result.err);
-        // None where the other node's failure came first.
-        CHECK(count_of(result.out, "life") <= 1);
+        CHECK(count_of(result.out, "life") == 1);
     }
 }
 
@@ -127,7 +126,8 @@ TEST_CASE("the rules are the job's: every node of it obeys them") {
 
     for (const CommandResult& result : {of_first, of_second}) {
         CHECK_MESSAGE(result.exit_code == 42, describe(result) << result.err);
-        CHECK(count_of(result.out, "life") == 1);
+        // None where the other node's failure came first.
+        CHECK(count_of(result.out, "life") <= 1);
     }
 }
 
