@@ -132,9 +132,9 @@ struct LogFiles::Helper {
     }
 
     /// Writes all of it; where that fails, the rest of `bytes` is lost. The first failure of a file
-    /// comes back as a sentence.
+    /// comes back as a sentence. Without bytes the file is there all the same.
     std::string write(File& file, std::string_view bytes) const {
-        while (!bytes.empty()) {
+        while (!bytes.empty() || !file.fd.valid()) {
             if (!file.fd.valid()) {
                 file.fd.reset(
                     ::open(file.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)
@@ -146,6 +146,7 @@ struct LogFiles::Helper {
                     return lost(file, "open", errno, bytes.size());
                 }
                 file.size = static_cast<std::uint64_t>(status.st_size);
+                continue;
             }
             const std::string_view piece = fitting(file, bytes);
             if (piece.empty()) {
