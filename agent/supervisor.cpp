@@ -6,6 +6,7 @@
 #include "agent/error_file.h"
 #include "agent/expand_arguments.h"
 #include "agent/job_folder.h"
+#include "agent/memory_folder.h"
 #include "agent/output_pump.h"
 #include "agent/signal_inbox.h"
 #include "agent/sweeper.h"
@@ -91,6 +92,7 @@ private:
     Log& log_;
     SignalInbox signals_;
     JobFolder folder_;
+    MemoryFolder memory_;
     OutputPump pump_;
     AgentCore core_;
     boost::asio::steady_timer timer_;
@@ -126,8 +128,9 @@ Supervisor::Implementation::Implementation(
       log_(log),
       signals_(io_context, watched_signals(*settings_.at_start, settings_.forward_signals)),
       folder_(settings_.output, log),
+      memory_(log),
       pump_(io_context, settings_.output, log),
-      core_(core_settings(settings_, folder_.path())),
+      core_(core_settings(settings_, folder_.path(), memory_.path())),
       timer_(io_context),
       null_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       sweeper_(
@@ -422,6 +425,7 @@ void Supervisor::Implementation::end_with_front() {
     workers_.clear();
     sweeper_.sweep_now();
     folder_.remove();
+    memory_.remove();
     log_.error("ddprun was killed, its workers are ended");
     ::_exit(exit_code::from_signal(SIGKILL));
 }
@@ -449,6 +453,7 @@ void Supervisor::Implementation::finish_step() {
     signals_.stop();
     stores_.clear();
     folder_.remove();
+    memory_.remove();
     boost::asio::post(io_context_, [done = done_, status = exit_status_] { done(status); });
 }
 

@@ -11,6 +11,8 @@
 // one is built on the same model. One thread uses it.
 #pragma once
 
+#include "trainer/power_sgd.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
@@ -38,6 +40,7 @@ enum class CommHook {
     allreduce,      ///< the same as a hook
     fp16_compress,  ///< gradients travel in half precision
     bf16_compress,  ///< gradients travel in bfloat16
+    power_sgd,      ///< matrices travel as products of thin ones
 };
 
 struct DdpOptions {
@@ -47,6 +50,7 @@ struct DdpOptions {
     bool gradient_as_bucket_view = false;
     bool static_graph = false;
     CommHook comm_hook = CommHook::none;
+    PowerSgdOptions power_sgd;
     /// Start with these buckets of parameter indices (those of `bucket_indices` in an earlier run)
     /// instead of the usual first layout: on three and more ranks the order of a sum follows the
     /// layout, so a resumed run needs it to go on bit by bit. Empty: the usual one.

@@ -5,7 +5,7 @@
 namespace ddprun::trainer {
 
 Setter seed_number(std::uint64_t& target) {
-    return [&target](std::string_view value) -> Complaint {
+    const auto set = [&target](std::string_view value) -> Complaint {
         const auto number = parse_number<std::uint64_t>(value);
         if (!number) {
             return "not a whole number from 0 to 2^64 - 1";
@@ -13,10 +13,11 @@ Setter seed_number(std::uint64_t& target) {
         target = *number;
         return std::nullopt;
     };
+    return {set, [&target] { return text_of_value(target); }};
 }
 
 Setter seconds_number(std::chrono::seconds& target) {
-    return [&target](std::string_view value) -> Complaint {
+    const auto set = [&target](std::string_view value) -> Complaint {
         const auto number = parse_number<int>(value);
         if (!number || *number < 1 || *number > limits::kSecondsMax) {
             return fmt::format("not a whole number of seconds from 1 to {}", limits::kSecondsMax);
@@ -24,26 +25,33 @@ Setter seconds_number(std::chrono::seconds& target) {
         target = std::chrono::seconds(*number);
         return std::nullopt;
     };
+    return {set, [&target] { return text_of_value(target.count()); }};
 }
 
 Setter any_text(std::string& target) {
-    return [&target](std::string_view value) -> Complaint {
+    const auto set = [&target](std::string_view value) -> Complaint {
         if (value.empty()) {
             return "an empty name";
         }
         target = value;
         return std::nullopt;
     };
+    return {set, [&target]() -> std::optional<std::string> {
+                return target.empty() ? std::nullopt : std::optional(target);
+            }};
 }
 
 Setter flag(bool& target, bool when_given) {
-    return [&target, when_given](std::string_view value) -> Complaint {
+    const auto set = [&target, when_given](std::string_view value) -> Complaint {
         if (value != "true" && value != "false") {
             return "takes no value but true or false";
         }
         target = (value == "true") == when_given;
         return std::nullopt;
     };
+    return {set, [&target, when_given]() -> std::optional<std::string> {
+                return target == when_given ? "true" : "false";
+            }};
 }
 
 namespace {
@@ -76,10 +84,19 @@ Complaint set_data(DataSource& target, std::string_view value) {
     return "not a kind of data; known are fashion-mnist[:DIR] and synthetic[:COUNT]";
 }
 
+std::string describe(const DataSource& source) {
+    switch (source.kind) {
+        case DataKind::synthetic: return fmt::format("synthetic:{}", source.synthetic_size);
+        case DataKind::fashion_mnist: return "fashion-mnist:" + source.dir;
+    }
+    return {};
+}
+
 }  // namespace
 
 Setter data_source(DataSource& target) {
-    return [&target](std::string_view value) { return set_data(target, value); };
+    const auto set = [&target](std::string_view value) { return set_data(target, value); };
+    return {set, [&target] { return std::optional(describe(target)); }};
 }
 
 }  // namespace ddprun::trainer

@@ -1,13 +1,17 @@
 #include "trainer/options.h"
 
 #include "proto/limits.h"
-#include "trainer/option_values.h"
+#include "trainer/option_groups.h"
+#include "trainer/recipes.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -16,24 +20,9 @@ namespace ddprun::trainer {
 namespace {
 
 constexpr std::int64_t kDefaultEpochs = 90;
-constexpr double kRateMax = 1e6;
-constexpr double kBucketMegabytesMax = 65'536.0;
 
-std::string place(std::string_view option, std::string_view value) {
-    return fmt::format("{}={}", option, value);
-}
-
-struct Row {
-    std::string name;
-    std::string placeholder;  ///< empty: a flag
-    std::string help;
-    Setter set;
-};
-
-struct Group {
-    std::string title;
-    std::vector<Row> rows;
-};
+using Row = OptionRow;
+using Group = OptionGroup;
 
 Group model_group(Options& o) {
     std::vector<std::pair<std::string, std::string>> models;
@@ -55,6 +44,10 @@ Group model_group(Options& o) {
              "",
              "Each block begins as the identity",
              flag(o.zero_init_residual, true)},
+            {"--weights",
+             "FILE",
+             "Begin with these (.pth, .pt or .safetensors) instead of drawn ones",
+             any_text(o.weights)},
         }};
 }
 
@@ -86,145 +79,14 @@ Group data_group(Options& o) {
         }};
 }
 
-Group training_group(Options& o) {
-    return {
-        "Training",
-        {
-            {"--batch_size",
-             "N",
-             "Pictures in a batch of each rank [32]",
-             whole_number(o.batch_size, 1, limits::kBatchSizeMax)},
-            {"--epochs",
-             "N",
-             "Passes over the data [90, or as many as --steps needs]",
-             whole_number(o.epochs, 0, limits::kStepsMax)},
-            {"--steps",
-             "N",
-             "Steps of the job, over all restarts; 0 only writes a checkpoint",
-             whole_number(o.steps, 0, limits::kStepsMax)},
-            {"--lr", "RATE", "Learning rate [0.1]", real_number(o.lr, 0.0, kRateMax)},
-            {"--momentum", "M", "Momentum of SGD [0]", real_number(o.momentum, 0.0, 1.0)},
-            {"--weight_decay",
-             "W",
-             "Weight decay of SGD [0]",
-             real_number(o.weight_decay, 0.0, kRateMax)},
-            {"--nesterov", "", "Nesterov momentum", flag(o.nesterov, true)},
-            {"--seed",
-             "N",
-             "Of the first weights and of the order of the data [0]",
-             seed_number(o.seed)},
-            {"--deterministic", "", "The same bits in every run", flag(o.deterministic, true)},
-        }};
-}
-
-Group device_group(Options& o) {
-    return {
-        "Device",
-        {
-            {"--device",
-             "NAME",
-             "cpu, cuda or auto (a GPU where there is one) [auto]",
-             one_of<DeviceChoice>(
-                 o.device,
-                 {{"cpu", DeviceChoice::cpu},
-                  {"cuda", DeviceChoice::cuda},
-                  {"auto", DeviceChoice::automatic}}
-             )},
-            {"--threads",
-             "N",
-             "Threads of each rank's operators [OMP_NUM_THREADS, else all CPUs]",
-             whole_number(o.threads, 1, limits::kLoaderThreadsMax)},
-            {"--channels_last",
-             "",
-             "Keep pictures and weights with the channels innermost",
-             flag(o.channels_last, true)},
-        }};
-}
-
-Group parallel_group(Options& o) {
-    return {
-        "Data parallel",
-        {
-            {"--init_timeout",
-             "SECONDS",
-             "For all ranks to connect to each other [60]",
-             seconds_number(o.init_timeout)},
-            {"--bucket_cap_mb",
-             "MB",
-             "Size of a bucket of gradients [25]",
-             real_number(o.bucket_cap_mb, 1e-6, kBucketMegabytesMax)},
-            {"--find_unused_parameters",
-             "",
-             "Some parameters get no gradient in some steps",
-             flag(o.find_unused_parameters, true)},
-            {"--static_graph",
-             "",
-             "Every step uses the same parameters in the same order",
-             flag(o.static_graph, true)},
-            {"--no_broadcast_buffers",
-             "",
-             "Each rank keeps its own batch norm statistics",
-             flag(o.broadcast_buffers, false)},
-            {"--no_gradient_as_bucket_view",
-             "",
-             "Gradients have memory of their own",
-             flag(o.gradient_as_bucket_view, false)},
-            {"--comm_hook",
-             "NAME",
-             "none, allreduce, fp16 or bf16 [none]",
-             one_of<GradientHook>(
-                 o.comm_hook,
-                 {{"none", GradientHook::none},
-                  {"allreduce", GradientHook::allreduce},
-                  {"fp16", GradientHook::fp16_compress},
-                  {"bf16", GradientHook::bf16_compress}}
-             )},
-        }};
-}
-
-Group checkpoint_group(Options& o) {
-    return {
-        "Checkpoints",
-        {
-            {"--checkpoint_dir",
-             "DIR",
-             "Write checkpoints here, and go on from the newest one",
-             any_text(o.checkpoint_dir)},
-            {"--checkpoint_every",
-             "N",
-             "Steps between checkpoints, beside those at the start, after epochs and at the end",
-             whole_number(o.checkpoint_every, 0, limits::kStepsMax)},
-            {"--keep",
-             "N",
-             "Newest checkpoints that stay [3]",
-             whole_number(o.keep, 1, limits::kCheckpointsKeptMax)},
-            {"--resume",
-             "FILE",
-             "Start from this one where --checkpoint_dir has none",
-             any_text(o.resume)},
-        }};
-}
-
-Group report_group(Options& o) {
-    return {
-        "Reports",
-        {
-            {"--log_json",
-             "FILE",
-             "A JSON object a line for every step and evaluation",
-             any_text(o.log_json)},
-            {"--log_interval,--print_freq",
-             "N",
-             "Steps between progress lines [10]",
-             whole_number(o.log_interval, 1, limits::kStepsMax)},
-        }};
-}
-
 std::vector<Group> all_groups(Options& options) {
     return {
         model_group(options),
         data_group(options),
         training_group(options),
+        optimizer_group(options),
+        schedule_group(options),
+        regularization_group(options),
         device_group(options),
         parallel_group(options),
         checkpoint_group(options),
@@ -243,62 +105,233 @@ std::string with_underscores(std::string argument) {
     return argument;
 }
 
-void add_row(CLI::App& app, const std::string& group, Row row) {
-    const std::string first_name = row.name.substr(0, row.name.find(','));
-    const auto take = [first_name, set = std::move(row.set)](const std::string& value) {
-        if (const Complaint complaint = set(value)) {
-            throw CLI::ValidationError(place(first_name, value), *complaint);
+/// A file of "name = value" lines; # begins a comment. Names take hyphens, too.
+class ConfigFile final : public CLI::ConfigBase {
+public:
+    [[nodiscard]] std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+        auto read = ConfigBase::from_config(input);
+        for (auto& item : read) {
+            std::replace(item.name.begin(), item.name.end(), '-', '_');
         }
-    };
-    if (row.placeholder.empty()) {
-        app.add_flag_function(
-               row.name,
-               [take, first_name](std::int64_t count) { take(count > 0 ? "true" : "false"); },
-               row.help
-        )
-            ->group(group)
-            ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-        return;
+        return read;
     }
-    app.add_option_function<std::string>(row.name, take, row.help)
-        ->option_text(row.placeholder)
-        ->group(group)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+};
+
+struct Given {
+    const Row* row;
+    std::string value;
+};
+
+Result<void> take(const Row& row, const std::string& value, std::string_view source) {
+    if (const Complaint complaint = row.set(value)) {
+        return fail(
+            Errc::invalid_argument,
+            fmt::format("--{}={}: {}{}", row.key(), value, *complaint, source)
+        );
+    }
+    return {};
 }
 
+/// One parse of a command line: CLI11 only collects, so that a recipe's settings, wherever the
+/// recipe is named, come before what is given.
+class Parser {
+public:
+    explicit Parser(Options& options) : groups_(all_groups(options)) {
+        app_.set_help_flag("-h,--help", "This text");
+        app_.set_version_flag("--version", std::string("trainer ") + DDPRUN_VERSION);
+        app_.config_formatter(std::make_shared<ConfigFile>());
+        app_.allow_config_extras(CLI::config_extras_mode::error);
+        const std::string group = "Settings";
+        app_.add_option("--recipe", recipe_, recipe_help())
+            ->option_text("NAME")
+            ->group(group)
+            ->configurable(false)
+            ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+        app_.set_config("--config", "", "Read options from this file, name = value lines")
+            ->option_text("FILE")
+            ->group(group);
+        app_.add_flag("--print_config", print_config_, "Show all settings, as --config takes them")
+            ->group(group)
+            ->configurable(false);
+        for (const Group& each : groups_) {
+            for (const Row& row : each.rows) {
+                add(each.title, row);
+            }
+        }
+    }
+
+    [[nodiscard]] Result<std::optional<InformationText>> parse(std::vector<std::string> reversed) {
+        try {
+            app_.parse(std::move(reversed));
+        } catch (const CLI::CallForHelp&) {
+            return InformationText{app_.help()};
+        } catch (const CLI::CallForVersion& version) {
+            return InformationText{std::string(version.what()) + "\n"};
+        } catch (const CLI::ParseError& error) {
+            return fail(describe(error));
+        }
+        if (const auto applied = apply_recipe(); !applied) {
+            return fail(applied.error());
+        }
+        for (const Given& each : given_) {
+            if (const auto taken = take(*each.row, each.value, ""); !taken) {
+                return fail(taken.error());
+            }
+        }
+        return std::optional<InformationText>{};
+    }
+
+    [[nodiscard]] bool print_config() const { return print_config_; }
+
+private:
+    static std::string recipe_help() {
+        std::string names;
+        for (const std::string_view name : recipe_names()) {
+            names += names.empty() ? "" : ", ";
+            names += name;
+        }
+        return "Settings of a known recipe, which any option overrides: " + names;
+    }
+
+    void add(const std::string& group, const Row& row) {
+        CLI::Option* option = nullptr;
+        if (row.placeholder.empty()) {
+            option = app_.add_flag_function(
+                row.name,
+                [this, &row](std::int64_t count) {
+                    given_.push_back({&row, count > 0 ? "true" : "false"});
+                },
+                row.help
+            );
+        } else {
+            option = app_.add_option_function<std::string>(
+                             row.name,
+                             [this, &row](const std::string& value) {
+                                 given_.push_back({&row, value});
+                             },
+                             row.help
+            )
+                         ->option_text(row.placeholder);
+        }
+        option->group(group)->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+
+    [[nodiscard]] Result<void> apply_recipe() {
+        if (recipe_.empty()) {
+            return {};
+        }
+        const auto settings = recipe_settings(recipe_);
+        if (!settings) {
+            return fail(
+                Errc::invalid_argument,
+                fmt::format("--recipe={}: not one of {}", recipe_, fmt::join(recipe_names(), ", "))
+            );
+        }
+        for (const auto& [option, value] : *settings) {
+            for (const Group& group : groups_) {
+                for (const Row& row : group.rows) {
+                    if (row.key() != option) {
+                        continue;
+                    }
+                    const auto source = fmt::format(" (recipe {})", recipe_);
+                    if (const auto taken = take(row, std::string(value), source); !taken) {
+                        return taken;
+                    }
+                }
+            }
+        }
+        return {};
+    }
+
+    [[nodiscard]] Error describe(const CLI::ParseError& error) const {
+        std::string text = error.what();
+        Errc code = Errc::invalid_argument;
+        if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
+            const std::vector<std::string> unknown = app_.remaining();
+            const std::string first = unknown.empty() ? "" : unknown.front();
+            text = fmt::format(
+                "{} {}; trainer --help lists the options",
+                first.starts_with("-") ? "unknown option" : "unexpected argument",
+                first
+            );
+        } else if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) {
+            text = "--config: " + text;
+        } else if (dynamic_cast<const CLI::FileError*>(&error) != nullptr) {
+            text = "--config: " + text;
+            code = Errc::not_found;
+        } else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+            text = text.substr(0, text.find(':')) + ": needs a value";
+        }
+        std::replace(text.begin(), text.end(), '\n', ' ');
+        return Error{code, text};
+    }
+
+    std::vector<Group> groups_;
+    std::vector<Given> given_;
+    std::string recipe_;
+    bool print_config_ = false;
+    CLI::App app_{
+        "Trains a ResNet, alone or as one worker of a data-parallel job (ddprun, torchrun).\n"
+        "`trainer export --help` tells how checkpoints become other files.\n"
+        "Names take underscores or hyphens; defaults are in brackets.",
+        "trainer"};
+};
+
 std::optional<std::string> conflict(const Options& options) {
-    if (options.nesterov && options.momentum == 0.0) {
-        return "--nesterov: needs a --momentum above 0";
+    const bool sgd = options.optimizer == OptimizerChoice::sgd;
+    if (options.nesterov && (options.momentum == 0.0 || !sgd)) {
+        return "--nesterov: needs --optimizer=sgd and a --momentum above 0";
     }
     if (options.find_unused_parameters && options.static_graph) {
         return "--find_unused_parameters: not together with --static_graph, which finds them "
                "itself";
     }
+    if (options.model_parallel > 1 && options.data_parallel > 1) {
+        return "--model_parallel: not together with --data_parallel, which wants the same devices";
+    }
+    if (options.sync_bn && options.data_parallel > 1) {
+        return "--sync_bn: counts over ranks, not over the replicas of --data_parallel";
+    }
     return std::nullopt;
 }
 
-Result<CommandLine> failure(const CLI::App& app, const CLI::ParseError& error) {
-    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-        const std::vector<std::string> unknown = app.remaining();
-        const std::string first = unknown.empty() ? "" : unknown.front();
-        return fail(
-            Errc::invalid_argument,
-            fmt::format(
-                "{} {}; trainer --help lists the options",
-                first.starts_with("-") ? "unknown option" : "unexpected argument",
-                first
-            )
-        );
+std::string config_text(const Options& options) {
+    std::string text;
+    for (const auto& [name, value] : describe_options(options)) {
+        // Quoted where the reader of the file would take the text for something else.
+        const bool plain = value.find_first_of(" ,;#\"'[]") == std::string::npos;
+        text += fmt::format("{} = {}\n", name, plain ? value : '"' + value + '"');
     }
-    std::string text = error.what();
-    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-        text = text.substr(0, text.find(':')) + ": needs a value";
-    }
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    return fail(Errc::invalid_argument, text);
+    return text;
+}
+
+std::int64_t steps_of_epochs(double epochs, std::int64_t steps_per_epoch) {
+    return std::llround(epochs * static_cast<double>(steps_per_epoch));
 }
 
 }  // namespace
+
+ScheduleOptions schedule_of(
+    const Options& options, std::int64_t steps_per_epoch, std::int64_t pictures_per_step
+) {
+    ScheduleOptions schedule;
+    schedule.kind = options.lr_scheduler;
+    schedule.lr = options.lr;
+    if (options.lr_batch) {
+        schedule.lr *=
+            static_cast<double>(pictures_per_step) / static_cast<double>(*options.lr_batch);
+    }
+    schedule.lr_min = options.lr_min;
+    schedule.gamma = options.lr_gamma;
+    schedule.power = options.lr_power;
+    const double period = options.lr_scheduler == ScheduleKind::step ? options.lr_step_size : 1.0;
+    schedule.period = std::max<std::int64_t>(1, steps_of_epochs(period, steps_per_epoch));
+    schedule.total_steps = total_steps(options, steps_per_epoch);
+    schedule.warmup_steps = steps_of_epochs(options.lr_warmup_epochs, steps_per_epoch);
+    schedule.warmup = options.lr_warmup_method;
+    schedule.warmup_factor = options.lr_warmup_decay;
+    return schedule;
+}
 
 std::int64_t total_steps(const Options& options, std::int64_t steps_per_epoch) {
     std::optional<std::int64_t> epochs = options.epochs;
@@ -314,61 +347,38 @@ std::int64_t total_steps(const Options& options, std::int64_t steps_per_epoch) {
 
 Result<CommandLine> parse_options(std::span<const std::string> arguments) {
     Options options;
-    CLI::App app{
-        "Trains a ResNet, alone or as one worker of a data-parallel job (ddprun, torchrun).\n"
-        "Names take underscores or hyphens; defaults are in brackets.",
-        "trainer"};
-    app.set_help_flag("-h,--help", "This text");
-    app.set_version_flag("--version", std::string("trainer ") + DDPRUN_VERSION);
-    for (Group& group : all_groups(options)) {
-        for (Row& row : group.rows) {
-            add_row(app, group.title, std::move(row));
-        }
-    }
+    Parser parser(options);
     // CLI11 takes the arguments from the back.
     std::vector<std::string> reversed;
     for (auto argument = arguments.rbegin(); argument != arguments.rend(); ++argument) {
         reversed.push_back(with_underscores(*argument));
     }
-    try {
-        app.parse(reversed);
-    } catch (const CLI::CallForHelp&) {
-        return CommandLine{InformationText{app.help()}};
-    } catch (const CLI::CallForVersion& version) {
-        return CommandLine{InformationText{std::string(version.what()) + "\n"}};
-    } catch (const CLI::ParseError& error) {
-        return failure(app, error);
+    auto information = parser.parse(std::move(reversed));
+    if (!information) {
+        return fail(information.error());
+    }
+    if (*information) {
+        return CommandLine{std::move(**information)};
     }
     if (const auto text = conflict(options)) {
         return fail(Errc::invalid_argument, *text);
+    }
+    if (parser.print_config()) {
+        return CommandLine{InformationText{config_text(options)}};
     }
     return CommandLine{std::move(options)};
 }
 
 std::vector<std::pair<std::string, std::string>> describe_options(const Options& options) {
-    const bool synthetic = options.data.kind == DataKind::synthetic;
-    std::vector<std::pair<std::string, std::string>> described{
-        {"model", options.model},
-        {"data",
-         synthetic ? fmt::format("synthetic:{}", options.data.synthetic_size)
-                   : "fashion-mnist:" + options.data.dir},
-        {"batch_size", std::to_string(options.batch_size)},
-        {"lr", fmt::format("{}", options.lr)},
-        {"momentum", fmt::format("{}", options.momentum)},
-        {"weight_decay", fmt::format("{}", options.weight_decay)},
-        {"nesterov", options.nesterov ? "true" : "false"},
-        {"seed", std::to_string(options.seed)},
-        {"deterministic", options.deterministic ? "true" : "false"},
-    };
-    const auto add = [&described](const char* name, const auto& value) {
-        if (value) {
-            described.emplace_back(name, std::to_string(*value));
+    Options shown = options;
+    std::vector<std::pair<std::string, std::string>> described;
+    for (const Group& group : all_groups(shown)) {
+        for (const Row& row : group.rows) {
+            if (auto value = row.set.show()) {
+                described.emplace_back(row.key(), std::move(*value));
+            }
         }
-    };
-    add("num_classes", options.num_classes);
-    add("image_size", options.image_size);
-    add("epochs", options.epochs);
-    add("steps", options.steps);
+    }
     return described;
 }
 
