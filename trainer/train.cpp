@@ -7,6 +7,7 @@
 #include "trainer/job_state.h"
 #include "trainer/loader.h"
 #include "trainer/outcome.h"
+#include "trainer/prefetch.h"
 #include "trainer/process_group.h"
 #include "trainer/progress.h"
 #include "trainer/resnet.h"
@@ -53,15 +54,14 @@ private:
     void open_reports();
 
     [[nodiscard]] Outcome<void> run_epoch();
-    [[nodiscard]] double backward(Batch& batch);
+    [[nodiscard]] double backward(const DeviceBatch& batch);
     [[nodiscard]] Outcome<void> after_step(double loss, std::int64_t pictures);
     [[nodiscard]] Outcome<void> finish_epoch();
     [[nodiscard]] Outcome<void> evaluate(std::int64_t epoch);
     [[nodiscard]] Outcome<void> save_if_wanted();
     void report_loading(const Loader& loader, Clock::duration epoch_time);
     void agree_to_stop(bool terminate, bool interrupt);
-    [[nodiscard]] at::Tensor images_of(Batch& batch) const;
-    [[nodiscard]] at::Tensor labels_of(Batch& batch) const;
+    [[nodiscard]] at::Tensor images_of(const DeviceBatch& batch) const;
 
     [[nodiscard]] bool root() const { return place_.rank == 0; }
 
@@ -275,12 +275,14 @@ Outcome<void> Training::run_epoch() {
          .workers = options_.workers,
          .training = true,
          .epoch = epoch(),
-         .bad = &*bad_train_}
+         .bad = &*bad_train_,
+         .make_memory = pinned_memory(device_.device)}
     );
+    DeviceBatches batches(loader, device_.device, train_data_->shape());
     const auto epoch_begin = Clock::now();
     step_begin_ = epoch_begin;
     for (std::int64_t left = loader.batches(); left > 0 && !over(); --left) {
-        auto batch = loader.next();
+        auto batch = batches.next();
         if (!batch) {
             return input_failed(batch.error());
         }
@@ -307,10 +309,9 @@ Outcome<void> Training::run_epoch() {
 }
 
 /// Leaves the gradients of all ranks' mean loss in the parameters; gives this rank's loss.
-double Training::backward(Batch& batch) {
-    // The tensors are views of the batch, which stays untouched until the next one is asked for.
+double Training::backward(const DeviceBatch& batch) {
     const at::Tensor images = images_of(batch);
-    const at::Tensor labels = labels_of(batch);
+    const at::Tensor& labels = batch.labels;
     sgd_->clear_gradients();
     const std::function<at::Tensor()> forward = [&] { return model_->forward(images); };
     const at::Tensor output = ddp_ ? ddp_->forward(forward) : forward();
@@ -424,12 +425,14 @@ Outcome<void> Training::evaluate(std::int64_t epoch) {
          .workers = options_.workers,
          .training = false,
          .epoch = 0,
-         .bad = &*bad_test_}
+         .bad = &*bad_test_,
+         .make_memory = pinned_memory(device_.device)}
     );
+    DeviceBatches batches(loader, device_.device, test_data_->shape());
     std::int64_t correct = 0;
     std::int64_t count = 0;
     for (std::int64_t left = loader.batches(); left > 0 && stop_signal::pending() == 0; --left) {
-        auto batch = loader.next();
+        auto batch = batches.next();
         if (!batch) {
             return input_failed(batch.error());
         }
@@ -437,7 +440,7 @@ Outcome<void> Training::evaluate(std::int64_t epoch) {
             continue;  // every picture of it was broken
         }
         const at::Tensor output = model_->forward(images_of(**batch));
-        correct += output.argmax(1).eq(labels_of(**batch)).sum().item<std::int64_t>();
+        correct += output.argmax(1).eq((*batch)->labels).sum().item<std::int64_t>();
         count += (*batch)->size;
     }
     const int signal = stop_signal::pending();
@@ -475,20 +478,9 @@ Outcome<void> Training::save_if_wanted() {
     return saved;
 }
 
-at::Tensor Training::images_of(Batch& batch) const {
-    const ImageShape shape = train_data_->shape();
-    at::Tensor images = torch::from_blob(
-        batch.images.data(),
-        {batch.size, static_cast<std::int64_t>(kChannels), shape.height, shape.width}
-    );
-    if (device_.device.is_cuda()) {
-        images = images.to(device_.device);
-    }
-    return options_.channels_last ? images.contiguous(at::MemoryFormat::ChannelsLast) : images;
-}
-
-at::Tensor Training::labels_of(Batch& batch) const {
-    return torch::from_blob(batch.labels.data(), {batch.size}, at::kLong).to(device_.device);
+at::Tensor Training::images_of(const DeviceBatch& batch) const {
+    return options_.channels_last ? batch.images.contiguous(at::MemoryFormat::ChannelsLast)
+                                  : batch.images;
 }
 
 }  // namespace

@@ -242,6 +242,23 @@ TEST_CASE("a broken picture is counted and named once, however often it comes") 
     CHECK(lines[0] == "skipped a broken picture (1 of at most 1): read x.jpg: cut off");
 }
 
+TEST_CASE("a loader says when a batch can be had at once") {
+    const IndexSet dataset;
+    Loader with_threads(dataset, count_to(40), {10, 2, true});
+    Loader without(dataset, count_to(40), {10, 0, true});
+
+    REQUIRE(with_threads.next().has_value());
+    // Becomes true by itself: the threads work ahead.
+    while (!with_threads.ready()) {
+        std::this_thread::yield();
+    }
+    while (with_threads.next().value() != nullptr) {
+    }
+
+    CHECK(!with_threads.ready());
+    CHECK(!without.ready());
+}
+
 TEST_CASE("batches lie in the memory that the caller provides") {
     const IndexSet dataset;
     std::vector<FloatMemory> made;
