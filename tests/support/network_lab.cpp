@@ -83,6 +83,14 @@ std::string NetworkLab::unavailable() {
     return tool.exit_code == 0 ? "" : "there is no ip (package iproute2)";
 }
 
+bool no_lab() {
+    const std::string why = NetworkLab::unavailable();
+    if (!why.empty()) {
+        MESSAGE("skipped: ", why);
+    }
+    return !why.empty();
+}
+
 NetworkLab::NetworkLab(int nodes)
     : NetworkLab([nodes] {
           std::vector<LabNode> all;

@@ -1,6 +1,6 @@
 // A small cluster on this machine: each node is a network namespace with its own addresses, host
 // name and /etc/hosts, joined by a switch in a namespace of its own, so that nothing touches the
-// machine's own network. Needs root; ask unavailable() first and leave the test with MESSAGE.
+// machine's own network. Needs root: a test leaves first of all where no_lab().
 //
 // The namespaces have no names: they live as long as the processes that keep them, which end with
 // the test program, however it ends. Nothing has to be cleaned up after a crash.
@@ -27,6 +27,9 @@ struct LabNode {
 
 /// The usual addresses of node `number`: one of each family.
 [[nodiscard]] LabNode lab_node(int number);
+
+/// There can be no lab here; the test is told to be skipped, with the reason.
+[[nodiscard]] bool no_lab();
 
 class NetworkLab {
 public:

@@ -15,14 +15,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-bool no_lab() {
-    const std::string why = NetworkLab::unavailable();
-    if (!why.empty()) {
-        MESSAGE("skipped: ", why);
-    }
-    return !why.empty();
-}
-
 /// A daemon on node1, agents on the others.
 class Cluster {
 public:

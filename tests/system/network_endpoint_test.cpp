@@ -14,14 +14,6 @@ namespace {
 
 const std::string kScript = "echo rank $RANK of $WORLD_SIZE at $MASTER_ADDR";
 
-bool no_lab() {
-    const std::string why = NetworkLab::unavailable();
-    if (!why.empty()) {
-        MESSAGE("skipped: ", why);
-    }
-    return !why.empty();
-}
-
 std::vector<std::string> node_of(
     int nodes, const std::string& endpoint, std::vector<std::string> more = {}
 ) {

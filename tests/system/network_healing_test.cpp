@@ -12,14 +12,6 @@
 namespace ddprun::test {
 namespace {
 
-bool no_lab() {
-    const std::string why = NetworkLab::unavailable();
-    if (!why.empty()) {
-        MESSAGE("skipped: ", why);
-    }
-    return !why.empty();
-}
-
 /// A cluster whose workers say who they are and go on until `release()`.
 class Cluster {
 public:

@@ -13,14 +13,6 @@
 namespace ddprun::test {
 namespace {
 
-bool no_lab() {
-    const std::string why = NetworkLab::unavailable();
-    if (!why.empty()) {
-        MESSAGE("skipped: ", why);
-    }
-    return !why.empty();
-}
-
 class Cluster {
 public:
     explicit Cluster(int nodes) : lab(nodes) {}

@@ -60,9 +60,7 @@ bool wait_for_step(Command& job, const std::string& folder, const std::string& s
 TEST_SUITE_BEGIN("system/network_trainer");
 
 TEST_CASE("a node that takes the place of a killed one ends with the weights of a run left alone") {
-    const std::string why = NetworkLab::unavailable();
-    if (!why.empty()) {
-        MESSAGE("skipped: ", why);
+    if (no_lab()) {
         return;
     }
     const NetworkLab lab(3);

@@ -1,11 +1,15 @@
 // An agent's life: messages, sequence numbers, reconnects, signals in every phase, the end.
 #include "agent/agent_core.h"
 
+#include "tests/unit/agent/agent_actions.h"
+
 #include <doctest/doctest.h>
 
 #include <signal.h>
 
 using namespace ddprun;
+using test::all_of;
+using test::sent;
 
 namespace {
 
@@ -13,26 +17,6 @@ constexpr TimePoint kStart{std::chrono::seconds(1'000)};
 
 TimePoint after(int milliseconds) {
     return kStart + std::chrono::milliseconds(milliseconds);
-}
-
-template <class Wanted, class Variants>
-std::vector<Wanted> all_of(const Variants& variants) {
-    std::vector<Wanted> result;
-    for (const auto& variant : variants) {
-        if (const auto* found = std::get_if<Wanted>(&variant)) {
-            result.push_back(*found);
-        }
-    }
-    return result;
-}
-
-template <class Message>
-std::vector<Message> sent(const AgentActions& actions) {
-    std::vector<AgentMessage> messages;
-    for (const auto& send : all_of<agent_action::Send>(actions)) {
-        messages.push_back(send.message);
-    }
-    return all_of<Message>(messages);
 }
 
 /// An agent of two workers, with the steps that most cases begin with.
