@@ -251,8 +251,8 @@ TEST_CASE("a master port that a node can't reach is that node's failure, told on
     // Node 2 hears from node 1 on the rendezvous's port only.
     CommandOptions firewall = cluster.lab.on(2, {"nft", "-f", "-"});
     firewall.stdin_text =
-        "table inet wall { chain in { type filter hook input priority 0; "
-        "tcp sport != 29400 ip saddr 10.77.0.1 drop; } }\n";
+        "table inet wall {\nchain in {\ntype filter hook input priority 0;\n"
+        "tcp sport != 29400 ip saddr 10.77.0.1 drop\n}\n}\n";
     const CommandResult walled = run_command(std::move(firewall));
     if (walled.exit_code != 0) {
         MESSAGE("skipped: no nft here: ", walled.err);
