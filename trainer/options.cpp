@@ -1,6 +1,7 @@
 #include "trainer/options.h"
 
 #include "proto/limits.h"
+#include "trainer/arguments.h"
 #include "trainer/option_values.h"
 
 #include <CLI/CLI.hpp>
@@ -260,37 +261,19 @@ std::vector<Group> all_groups(Options& options) {
         report_group(options)};
 }
 
-/// "--batch-size=3" as "--batch_size=3"; values and short options stay.
-std::string with_underscores(std::string argument) {
-    if (!argument.starts_with("--") || argument.size() == 2) {
-        return argument;
+void add_row(CLI::App& app, const std::string& group, const Row& row) {
+    if (!row.placeholder.empty()) {
+        add_value(app, row.name, row.placeholder, row.help, row.set).group(group);
+        return;
     }
-    const std::size_t end = std::min(argument.find('='), argument.size());
-    std::replace(
-        argument.begin() + 2, argument.begin() + static_cast<std::ptrdiff_t>(end), '-', '_'
-    );
-    return argument;
-}
-
-void add_row(CLI::App& app, const std::string& group, Row row) {
     const std::string first_name = row.name.substr(0, row.name.find(','));
-    const auto take = [first_name, set = std::move(row.set)](const std::string& value) {
+    const auto take = [first_name, set = row.set](std::int64_t count) {
+        const std::string value = count > 0 ? "true" : "false";
         if (const Complaint complaint = set(value)) {
             throw CLI::ValidationError(place(first_name, value), *complaint);
         }
     };
-    if (row.placeholder.empty()) {
-        app.add_flag_function(
-               row.name,
-               [take, first_name](std::int64_t count) { take(count > 0 ? "true" : "false"); },
-               row.help
-        )
-            ->group(group)
-            ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-        return;
-    }
-    app.add_option_function<std::string>(row.name, take, row.help)
-        ->option_text(row.placeholder)
+    app.add_flag_function(row.name, take, row.help)
         ->group(group)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
 }
@@ -304,27 +287,6 @@ std::optional<std::string> conflict(const Options& options) {
                "itself";
     }
     return std::nullopt;
-}
-
-Result<CommandLine> failure(const CLI::App& app, const CLI::ParseError& error) {
-    if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
-        const std::vector<std::string> unknown = app.remaining();
-        const std::string first = unknown.empty() ? "" : unknown.front();
-        return fail(
-            Errc::invalid_argument,
-            fmt::format(
-                "{} {}; trainer --help lists the options",
-                first.starts_with("-") ? "unknown option" : "unexpected argument",
-                first
-            )
-        );
-    }
-    std::string text = error.what();
-    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-        text = text.substr(0, text.find(':')) + ": needs a value";
-    }
-    std::replace(text.begin(), text.end(), '\n', ' ');
-    return fail(Errc::invalid_argument, text);
 }
 
 }  // namespace
@@ -350,24 +312,17 @@ Result<CommandLine> parse_options(std::span<const std::string> arguments) {
         "trainer"};
     app.set_help_flag("-h,--help", "This text");
     app.set_version_flag("--version", std::string("trainer ") + DDPRUN_VERSION);
-    for (Group& group : all_groups(options)) {
-        for (Row& row : group.rows) {
-            add_row(app, group.title, std::move(row));
+    for (const Group& group : all_groups(options)) {
+        for (const Row& row : group.rows) {
+            add_row(app, group.title, row);
         }
     }
-    // CLI11 takes the arguments from the back.
-    std::vector<std::string> reversed;
-    for (auto argument = arguments.rbegin(); argument != arguments.rend(); ++argument) {
-        reversed.push_back(with_underscores(*argument));
+    auto information = parse_arguments(app, arguments);
+    if (!information) {
+        return fail(std::move(information.error()));
     }
-    try {
-        app.parse(reversed);
-    } catch (const CLI::CallForHelp&) {
-        return CommandLine{InformationText{app.help()}};
-    } catch (const CLI::CallForVersion& version) {
-        return CommandLine{InformationText{std::string(version.what()) + "\n"}};
-    } catch (const CLI::ParseError& error) {
-        return failure(app, error);
+    if (*information) {
+        return CommandLine{std::move(**information)};
     }
     if (const auto text = conflict(options)) {
         return fail(Errc::invalid_argument, *text);

@@ -1,5 +1,6 @@
 #include "proto/exit_codes.h"
 #include "proto/limits.h"
+#include "trainer/arguments.h"
 #include "trainer/option_values.h"
 #include "trainer/pack.h"
 
@@ -12,31 +13,6 @@
 namespace ddprun::trainer {
 
 namespace {
-
-/// "--short-side=3" as "--short_side=3"; values stay.
-std::string with_underscores(std::string argument) {
-    if (argument.starts_with("--") && argument.size() > 2) {
-        const std::size_t end = std::min(argument.find('='), argument.size());
-        std::replace(
-            argument.begin() + 2, argument.begin() + static_cast<std::ptrdiff_t>(end), '-', '_'
-        );
-    }
-    return argument;
-}
-
-void add(CLI::App& app, const std::string& name, const std::string& help, Setter set) {
-    app.add_option_function<std::string>(
-           name,
-           [name, set = std::move(set)](const std::string& value) {
-               if (const Complaint complaint = set(value)) {
-                   throw CLI::ValidationError(name + "=" + value, *complaint);
-               }
-           },
-           help
-    )
-        ->option_text("N")
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
-}
 
 /// A folder of pictures, as --data or by its path alone.
 Complaint set_source(std::string& target, std::string_view value) {
@@ -68,29 +44,33 @@ Result<PackCommand> parse_pack_options(std::span<const std::string> arguments) {
     app.add_option(
         "SRC OUT", places, "imagefolder:DIR (or DIR) with train/ and val/, and a folder"
     );
-    add(app,
+    add_value(
+        app,
         "--short_side",
+        "N",
         "Shrink pictures until their shorter side has N pixels; 0 keeps their sizes [256]",
-        whole_number(options.short_side, 0, limits::kImageSizeMax));
-    add(app, "--workers", "Threads [2]", whole_number(options.workers, 1, limits::kLoaderThreadsMax)
+        whole_number(options.short_side, 0, limits::kImageSizeMax)
     );
-    add(app,
+    add_value(
+        app,
+        "--workers",
+        "N",
+        "Threads [2]",
+        whole_number(options.workers, 1, limits::kLoaderThreadsMax)
+    );
+    add_value(
+        app,
         "--max_bad_samples",
+        "N",
         "Broken pictures of each split that are skipped and named [10]",
-        whole_number(options.max_bad_samples, 0, limits::kBadSamplesMax));
-    // CLI11 takes the arguments from the back.
-    std::vector<std::string> reversed;
-    for (auto argument = arguments.rbegin(); argument != arguments.rend(); ++argument) {
-        reversed.push_back(with_underscores(*argument));
+        whole_number(options.max_bad_samples, 0, limits::kBadSamplesMax)
+    );
+    auto information = parse_arguments(app, arguments);
+    if (!information) {
+        return fail(Errc::invalid_argument, "pack: " + information.error().context);
     }
-    try {
-        app.parse(reversed);
-    } catch (const CLI::CallForHelp&) {
-        return PackCommand{InformationText{app.help()}};
-    } catch (const CLI::ParseError& error) {
-        std::string text = error.what();
-        std::replace(text.begin(), text.end(), '\n', ' ');
-        return fail(Errc::invalid_argument, "pack: " + text);
+    if (*information) {
+        return PackCommand{std::move(**information)};
     }
     if (places.size() != 2) {
         return fail(
