@@ -31,6 +31,17 @@ public:
         return start(number, std::move(options), kSay + wait_for("release"));
     }
 
+    /// Both nodes of a job with these options, in its first round.
+    [[nodiscard]] std::pair<std::unique_ptr<Command>, std::unique_ptr<Command>> start_pair(
+        const std::vector<std::string>& options
+    ) const {
+        auto first = start(1, options);
+        auto second = start(2, options);
+        REQUIRE(first->wait_for_line("round 0 rank 0 of 2"));
+        REQUIRE(second->wait_for_line("round 0 rank 1 of 2"));
+        return {std::move(first), std::move(second)};
+    }
+
     [[nodiscard]] std::string wait_for(const std::string& name) const {
         return "while [ ! -e " + folder.path(name) + " ]; do sleep 0.1; done";
     }
@@ -57,11 +68,8 @@ TEST_CASE("TERM to a node of an elastic job ends it alone with 143, the others g
         return;
     }
     const Cluster cluster(2);
-    const std::vector<std::string> options{"--nnodes=1:2", "--rdzv_conf=last_call_timeout=30"};
-    const auto first = cluster.start(1, options);
-    const auto second = cluster.start(2, options);
-    REQUIRE(first->wait_for_line("round 0 rank 0 of 2"));
-    REQUIRE(second->wait_for_line("round 0 rank 1 of 2"));
+    const auto [first, second] =
+        cluster.start_pair({"--nnodes=1:2", "--rdzv_conf=last_call_timeout=30"});
 
     second->send_signal(SIGTERM);
 
@@ -76,11 +84,8 @@ TEST_CASE("a host that leaves serves the others until they end") {
         return;
     }
     const Cluster cluster(2);
-    const std::vector<std::string> options{"--nnodes=1:2", "--rdzv_conf=last_call_timeout=30"};
-    const auto first = cluster.start(1, options);
-    const auto second = cluster.start(2, options);
-    REQUIRE(first->wait_for_line("round 0 rank 0 of 2"));
-    REQUIRE(second->wait_for_line("round 0 rank 1 of 2"));
+    const auto [first, second] =
+        cluster.start_pair({"--nnodes=1:2", "--rdzv_conf=last_call_timeout=30"});
 
     first->send_signal(SIGTERM);
 
@@ -96,12 +101,8 @@ TEST_CASE("a second TERM ends a host that only serves, the others end with 74 an
         return;
     }
     const Cluster cluster(2);
-    const std::vector<std::string> options{
-        "--nnodes=1:2", "--rdzv_conf=last_call_timeout=30,lost_timeout=2"};
-    const auto first = cluster.start(1, options);
-    const auto second = cluster.start(2, options);
-    REQUIRE(first->wait_for_line("round 0 rank 0 of 2"));
-    REQUIRE(second->wait_for_line("round 0 rank 1 of 2"));
+    const auto [first, second] =
+        cluster.start_pair({"--nnodes=1:2", "--rdzv_conf=last_call_timeout=30,lost_timeout=2"});
     first->send_signal(SIGTERM);
     REQUIRE(first->wait_for_line("serving the rendezvous"));
     REQUIRE(second->wait_for_line("round 1 rank 0 of 1"));
