@@ -31,7 +31,7 @@ Actions Membership::step(const MembershipEvent& event, Stamp now) {
 std::optional<Stamp> Membership::deadline() const {
     std::optional<Stamp> earliest;
     for (const auto& each :
-         {state_.join_deadline,
+         {state_.phase == Phase::gathering ? state_.join_deadline : std::nullopt,
           state_.last_call_deadline,
           state_.store_deadline,
           state_.restart_at,

@@ -54,6 +54,7 @@ void SimHost::crash() {
     armed_for_.reset();
     // What agents tell the next one is all that it goes by.
     last_begun_.reset();
+    former_restarts_ = std::max(former_restarts_, last_restart_count_);
     last_prepared_ = Round{-1};
     told_.clear();
     stop_job_seen_ = false;
@@ -61,7 +62,8 @@ void SimHost::crash() {
 
 void SimHost::sleep(std::int64_t milliseconds) {
     world_.tell("the rendezvous sleeps for {} ms", milliseconds);
-    asleep_until_ = world_.now().value() + milliseconds;
+    // Never shorter than before: what came first would be overtaken.
+    asleep_until_ = std::max(asleep_until_, world_.now().value() + milliseconds);
 }
 
 /// True where it has to wait; what is deferred keeps its order.
@@ -292,8 +294,10 @@ void SimHost::check_plan(const BeginRound& begin, const NodeId& node) {
 void SimHost::check_first_begin(const RoundPlan& plan) {
     ++rounds_begun;
     const std::int32_t charged = plan.restart_count.value() - last_restart_count_.value();
+    // A restarted rendezvous may hear only after a round which restarts there were before it.
+    const bool is_free = charged == 0 || plan.restart_count <= former_restarts_;
     world_.require(
-        !last_begun_ || (plan.reason == RoundReason::worker_failure ? charged >= 1 : charged == 0),
+        !last_begun_ || (plan.reason == RoundReason::worker_failure ? charged >= 1 : is_free),
         "round {} began because '{}' and charged the budget {} times",
         plan.round,
         plan.reason_text,

@@ -103,6 +103,7 @@ private:
     std::optional<RoundPlan> last_begun_;
     std::map<GroupRank, NodeId> told_;  ///< who was told which rank of the last begun round
     RestartCount last_restart_count_{};
+    RestartCount former_restarts_{};  ///< the most that a rendezvous before this one told anybody
     bool stop_job_seen_ = false;
 };
 

@@ -401,6 +401,21 @@ TEST_CASE("a former life of a node is not listened to") {
     CHECK(former != job.incarnation("2"));
 }
 
+TEST_CASE(
+    "no deadline stays in the past: a join time-out that comes while a round is prepared waits"
+) {
+    TestJob job({2, 2});
+    job.join("1");
+    job.after(job.spec.join_timeout.count() - 1);
+    job.join("2");
+    REQUIRE(job.phase() == Phase::preparing);
+
+    job.after(2);
+
+    CHECK(job.phase() == Phase::preparing);
+    CHECK(*job.core().deadline() > job.now);
+}
+
 TEST_SUITE_END();
 
 }  // namespace
