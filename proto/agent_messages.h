@@ -175,7 +175,7 @@ using AgentMessage = std::variant<
 struct Welcome {
     std::chrono::milliseconds heartbeat_interval{
         1'000};  ///< the job's; the first node that joined set it
-    /// The rendezvous doesn't know what this agent reported before (it was restarted): everything
+    /// The rendezvous may not know what this agent reported before (it was restarted): everything
     /// of its newest round is to be sent again.
     bool send_again = false;
     std::string host{};  ///< host name of the rendezvous

@@ -228,7 +228,9 @@ void Membership::resume(Node& node, const Join& join) {
         node.first,
         fmt::format("{} is back", describe_node(node.second.info))
     );
-    send(node, welcome(false));
+    // Also from the connection before this one nothing may have come, and then what a rendezvous
+    // before us acknowledged is not known here. What is known is not applied twice.
+    send(node, welcome(join.job_began));
     // Where it has a place in the round, an agent that still has workers of an older one ends them
     // before it obeys.
     if (join.current_round && !node.second.seat && !node.second.unclean_round &&

@@ -33,6 +33,19 @@ TEST_CASE("nodes that come back with their round run on: nobody is told anything
     CHECK(job.exit_status == exit_code::kSuccess);
 }
 
+TEST_CASE("a node whose first connection to the new rendezvous broke is asked for its reports again"
+) {
+    TestJob job({2, 2});
+    job.rejoin("1", 5, 0, 2);
+    job.rejoin("2", 5, 1, 2);
+    const std::size_t before = job.sent<Welcome>("2").size();
+
+    job.rejoin("2", 5, 1, 2);
+
+    REQUIRE(job.sent<Welcome>("2").size() == before + 1);
+    CHECK(job.last<Welcome>("2")->send_again);
+}
+
 TEST_CASE("a success that only the former rendezvous knew is told again and counts") {
     TestJob job({2, 2});
     job.rejoin("1", 5, 0, 2);
