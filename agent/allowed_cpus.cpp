@@ -1,6 +1,7 @@
 #include "agent/allowed_cpus.h"
 
 #include "agent/cgroups.h"
+#include "agent/kernel_file.h"
 #include "agent/topology.h"
 
 #include <fmt/format.h>
@@ -18,9 +19,9 @@ std::optional<std::int32_t> quota_below(std::optional<Cgroup> group, bool versio
     std::optional<std::int32_t> least;
     for (; group; group = group->parent()) {
         const std::string folder = group->folder();
-        const std::string text = version_2 ? read_small_file(folder + "/cpu.max")
-                                           : read_small_file(folder + "/cpu.cfs_quota_us") + " " +
-                                                 read_small_file(folder + "/cpu.cfs_period_us");
+        const std::string text = version_2 ? read_kernel_file(folder + "/cpu.max")
+                                           : read_kernel_file(folder + "/cpu.cfs_quota_us") + " " +
+                                                 read_kernel_file(folder + "/cpu.cfs_period_us");
         if (const auto cpus = cpus_of_quota(text); cpus && (!least || *cpus < *least)) {
             least = cpus;
         }

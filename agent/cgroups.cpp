@@ -98,12 +98,4 @@ std::optional<Cgroup> find_cgroup(std::string_view controller, const std::string
     return Cgroup{root + mount->point, std::move(*group)};
 }
 
-std::string read_small_file(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string text(limits::kCgroupFileBytesMax, '\0');
-    file.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-    return text;
-}
-
 }  // namespace ddprun

@@ -24,7 +24,4 @@ struct Cgroup {
     std::string_view controller, const std::string& root = {}
 );
 
-/// What a small file holds, cut to kCgroupFileBytesMax; empty where it can't be read.
-[[nodiscard]] std::string read_small_file(const std::string& path);
-
 }  // namespace ddprun

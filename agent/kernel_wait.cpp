@@ -1,11 +1,11 @@
 #include "agent/kernel_wait.h"
 
+#include "agent/kernel_file.h"
 #include "proto/limits.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 namespace ddprun {
 
@@ -13,11 +13,8 @@ namespace {
 
 /// The first line, cut to a length that fits a message, without control characters.
 std::string first_line(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    std::string line(limits::kKernelTextBytesMax, '\0');
-    file.read(line.data(), static_cast<std::streamsize>(line.size()));
-    line.resize(static_cast<std::size_t>(std::max<std::streamsize>(file.gcount(), 0)));
-    line.resize(std::min(line.find('\n'), line.size()));
+    std::string line = read_kernel_file(path);
+    line.resize(std::min({line.find('\n'), line.size(), limits::kKernelTextBytesMax}));
     std::erase_if(line, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
     return line;
 }

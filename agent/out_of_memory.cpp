@@ -1,6 +1,7 @@
 #include "agent/out_of_memory.h"
 
 #include "agent/cgroups.h"
+#include "agent/kernel_file.h"
 #include "proto/limits.h"
 
 #include <fmt/format.h>
@@ -112,10 +113,10 @@ bool OutOfMemoryWatch::was_killed(pid_t pid, double since) {
 std::uint64_t OutOfMemoryWatch::kills() const {
     std::uint64_t sum = 0;
     if (const auto group = find_cgroup("", root_)) {
-        sum += count_of_oom_kills(read_small_file(group->folder() + "/memory.events")).value_or(0);
+        sum += count_of_oom_kills(read_kernel_file(group->folder() + "/memory.events")).value_or(0);
     }
     if (const auto group = find_cgroup("memory", root_)) {
-        sum += count_of_oom_kills(read_small_file(group->folder() + "/memory.oom_control"))
+        sum += count_of_oom_kills(read_kernel_file(group->folder() + "/memory.oom_control"))
                    .value_or(0);
     }
     return sum;

@@ -1,5 +1,6 @@
 #include "agent/topology.h"
 
+#include "agent/kernel_file.h"
 #include "proto/limits.h"
 
 #include <fmt/format.h>
@@ -10,7 +11,6 @@
 
 #include <cerrno>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -21,11 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string read_text(const fs::path& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 std::optional<std::int32_t> read_number(const fs::path& path) {
     std::ifstream file(path);
     std::int32_t number = 0;
@@ -34,7 +29,7 @@ std::optional<std::int32_t> read_number(const fs::path& path) {
 
 /// Empty where there is no such file.
 Result<NumberSet> read_list(const fs::path& path) {
-    auto numbers = parse_number_list(read_text(path), limits::kCpusMax - 1);
+    auto numbers = parse_number_list(read_kernel_file(path), limits::kCpusMax - 1);
     if (!numbers) {
         return fail(
             numbers.error().code, fmt::format("{}: {}", path.string(), numbers.error().context)
@@ -66,7 +61,7 @@ Result<NumberSet> read_sharers(const fs::path& caches) {
     for (const std::int32_t index : numbered_entries(caches, "index")) {
         const fs::path cache = caches / fmt::format("index{}", index);
         const std::int32_t level = read_number(cache / "level").value_or(0);
-        const std::string type = read_text(cache / "type");
+        const std::string type = read_kernel_file(cache / "type");
         if (level > highest && (type.starts_with("Data") || type.starts_with("Unified"))) {
             auto list = read_list(cache / "shared_cpu_list");
             if (!list) {

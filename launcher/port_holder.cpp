@@ -1,5 +1,7 @@
 #include "launcher/port_holder.h"
 
+#include "agent/kernel_file.h"
+
 #include <fmt/format.h>
 
 #include <unistd.h>
@@ -8,8 +10,6 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <system_error>
 
@@ -18,11 +18,6 @@ namespace ddprun::launcher {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of_file(const fs::path& path) {
-    std::ifstream file{path};
-    return {std::istreambuf_iterator<char>{file}, {}};
-}
 
 /// The descriptors of `process` hold one of the sockets.
 bool holds_one_of(const fs::path& process, const std::set<std::uint64_t>& inodes) {
@@ -74,7 +69,7 @@ std::set<std::uint64_t> listening_inodes(std::string_view table, Port port) {
 std::string holder_of_port(Port port) {
     std::set<std::uint64_t> inodes;
     for (const char* table : {"/proc/net/tcp", "/proc/net/tcp6"}) {
-        inodes.merge(listening_inodes(text_of_file(table), port));
+        inodes.merge(listening_inodes(read_kernel_file(table), port));
     }
     std::error_code error;
     for (fs::directory_iterator each{"/proc", error}, end; !error && each != end;
@@ -83,7 +78,7 @@ std::string holder_of_port(Port port) {
         const bool is_process =
             std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
         if (is_process && holds_one_of(each->path(), inodes)) {
-            std::string program = text_of_file(each->path() / "comm");
+            std::string program = read_kernel_file(each->path() / "comm");
             program.resize(std::min(program.find('\n'), program.size()));
             return fmt::format("port {} is held by pid {} ({})", port, name, program);
         }

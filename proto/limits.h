@@ -157,7 +157,8 @@ inline constexpr std::size_t kTerminalQueueBytesMax =
     64 * kKiB;  ///< from the user's terminal to a worker's; above it the terminal is not read
 inline constexpr std::size_t kKernelLogBytesMax =
     256 * kKiB;  ///< its end, in which out-of-memory kills are looked for
-inline constexpr std::size_t kCgroupFileBytesMax = 4 * kKiB;
+inline constexpr std::size_t kKernelFileBytesMax =
+    16 * kMiB;  ///< of /proc and /sys; the table of all sockets is the longest
 inline constexpr int kCgroupRemoveTries = 20;  ///< kSweepInterval apart
 inline constexpr std::chrono::milliseconds kSweepInterval{5};
 inline constexpr std::chrono::milliseconds kReapDelay{20};  ///< orphans are reaped together

@@ -1,5 +1,7 @@
 #include "tests/support/command.h"
 
+#include "tests/support/system.h"
+
 #include <fmt/format.h>
 
 #include <fcntl.h>
@@ -15,8 +17,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 
 namespace ddprun::test {
@@ -34,11 +34,6 @@ int open_pidfd(pid_t pid) {
 int milliseconds_until(Clock::time_point when) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(when - Clock::now()).count();
     return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
-}
-
-std::string read_file(const std::string& path) {
-    std::ifstream file(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
 /// The fields of /proc/PID/stat after the command's name: state, parent, ...; empty for none.

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -54,7 +53,9 @@ std::string free_port() {
 
 std::string read_file(const fs::path& path) {
     std::ifstream file{path, std::ios::binary};
-    return {std::istreambuf_iterator<char>{file}, {}};
+    std::ostringstream text;
+    text << file.rdbuf();  // not by iterators: they throw when a process of /proc ends meanwhile
+    return text.str();
 }
 
 std::vector<std::string> sorted_lines(std::string_view text) {

@@ -1,6 +1,7 @@
 // Where a process hangs, from made /proc trees.
 #include "agent/kernel_wait.h"
 
+#include "agent/kernel_file.h"
 #include "tests/support/system.h"
 
 #include <doctest/doctest.h>
@@ -49,6 +50,12 @@ TEST_CASE("a process of this machine has a state") {
     const std::string text = describe_kernel_wait("/proc", ::getpid());
 
     CHECK_MESSAGE(text.find(", state R") != std::string::npos, text);
+}
+
+TEST_CASE("a file that can be opened but not read is empty, as is one that isn't there") {
+    CHECK(read_kernel_file("/proc/self/mem") == "");  // its first page is nobody's
+    CHECK(read_kernel_file("/proc/self/no-such-file") == "");
+    CHECK(read_kernel_file("/proc/self/comm") != "");
 }
 
 TEST_SUITE_END();
