@@ -58,7 +58,9 @@ AgentSettings completed(AgentSettings settings) {
     return settings;
 }
 
-AgentCoreSettings core_settings(const AgentSettings& settings, const std::string& run_folder) {
+AgentCoreSettings core_settings(
+    const AgentSettings& settings, const std::string& run_folder, const std::string& memory_folder
+) {
     AgentCoreSettings core;
     core.join = Join{
         .job = settings.job,
@@ -74,6 +76,7 @@ AgentCoreSettings core_settings(const AgentSettings& settings, const std::string
     environment.job = settings.job;
     environment.role = settings.role;
     environment.run_folder = run_folder;
+    environment.memory_folder = memory_folder;
     environment.worker_mark = worker_mark(settings.incarnation);
     environment.signals_to_handle = settings.signals_to_handle;
     environment.virtual_local_rank = settings.virtual_local_rank;

@@ -32,7 +32,7 @@ void raise_descriptor_limit(const ProcessState& state, LocalWorldSize workers);
 [[nodiscard]] AgentSettings completed(AgentSettings settings);
 
 [[nodiscard]] AgentCoreSettings core_settings(
-    const AgentSettings& settings, const std::string& run_folder
+    const AgentSettings& settings, const std::string& run_folder, const std::string& memory_folder
 );
 
 }  // namespace ddprun

@@ -44,8 +44,9 @@ Supervisor::Implementation::Implementation(
       terminal_(io_context),
       signals_(io_context, inbox_signals(settings_, terminal_)),
       folder_(settings_.output, log),
+      memory_(log),
       pump_(io_context, settings_.output, log),
-      core_(core_settings(settings_, folder_.path())),
+      core_(core_settings(settings_, folder_.path(), memory_.path())),
       timer_(io_context),
       null_(::open("/dev/null", O_RDONLY | O_CLOEXEC)),
       cgroup_(worker_cgroup_name(settings_.incarnation)),
@@ -214,6 +215,7 @@ void Supervisor::Implementation::end_with_front() {
     cgroup_.remove();
     terminal_.give_back();
     folder_.remove();
+    memory_.remove();
     log_.error("ddprun was killed, its workers are ended");
     ::_exit(exit_code::from_signal(SIGKILL));
 }
@@ -261,6 +263,7 @@ void Supervisor::Implementation::finish_step() {
     signals_.stop();
     stores_.clear();
     folder_.remove();
+    memory_.remove();
     boost::asio::post(io_context_, [done = done_, status = exit_status_] { done(status); });
 }
 

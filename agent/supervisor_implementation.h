@@ -7,6 +7,7 @@
 #include "agent/child_process.h"
 #include "agent/job_folder.h"
 #include "agent/job_report.h"
+#include "agent/memory_folder.h"
 #include "agent/out_of_memory.h"
 #include "agent/output_pump.h"
 #include "agent/signal_inbox.h"
@@ -92,6 +93,7 @@ private:
     Terminal terminal_;
     SignalInbox signals_;
     JobFolder folder_;
+    MemoryFolder memory_;
     OutputPump pump_;
     AgentCore core_;
     boost::asio::steady_timer timer_;

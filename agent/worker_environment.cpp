@@ -21,7 +21,7 @@ constexpr std::array kOwnVariables = {
     kRoleWorldSize, kWorldSize,    kLocalWorldSize,  kGroupWorldSize, kMasterAddr,
     kMasterPort,    kRestartCount, kMaxRestarts,     kRunId,          kUseAgentStore,
     kErrorFile,     kTimerFile,    kSignalsToHandle, kRound,          kWorkerMark,
-    kTty,
+    kTty,           kMemoryDir,
 };
 
 std::string_view name_of(std::string_view entry) {
@@ -126,6 +126,9 @@ std::vector<std::string> worker_environment(
     set(environment, kErrorFile, folder.empty() ? folder : folder + "error.json");
     set(environment, kRound, plan.round);
     set(environment, kWorkerMark, settings.worker_mark);
+    if (!settings.memory_folder.empty()) {
+        set(environment, kMemoryDir, settings.memory_folder);
+    }
     if (settings.tty_columns) {
         set(environment, kTty, *settings.tty_columns);
     }

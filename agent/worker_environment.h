@@ -20,6 +20,7 @@ struct EnvironmentSettings {
     std::string role = "default";
     std::string run_folder;  ///< error files lie below it; empty: no error files
     std::string worker_mark;
+    std::string memory_folder;  ///< in shared memory, outlives the workers; empty: none
     std::string signals_to_handle;
     bool virtual_local_rank = false;
     std::int32_t allowed_cpus = 1;

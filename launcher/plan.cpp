@@ -201,7 +201,7 @@ LaunchPlan plan_of(
     plan.min_nodes = command.spec.min_nodes;
     plan.max_nodes = command.spec.max_nodes;
     plan.max_restarts = command.spec.max_restarts;
-    const AgentCoreSettings core = core_settings(settings, settings.output.run_folder);
+    const AgentCoreSettings core = core_settings(settings, settings.output.run_folder, {});
     const std::set<std::string> inherited{
         core.environment.inherited.begin(), core.environment.inherited.end()};
     for (const std::string& entry : settings.environment) {

@@ -289,7 +289,7 @@ int run_as_agent(const LaunchCommand& command, AgentSettings settings, Log& log)
 
 /// torchrun warns here; a line says what the workers get and why.
 void tell_threads(const AgentSettings& settings, Log& log) {
-    const AgentCoreSettings core = core_settings(settings, {});
+    const AgentCoreSettings core = core_settings(settings, {}, {});
     const LocalWorldSize workers = settings.info.local_world_size;
     const bool is_open = !settings.omp_num_threads &&
                          !find_variable(core.environment.inherited, worker_env::kOmpNumThreads);

@@ -188,5 +188,11 @@ inline constexpr std::size_t kPickleBytesMax = 64 * kMiB;  ///< data.pkl: names 
 inline constexpr int kPickleDepthMax = 100;
 inline constexpr std::size_t kPickleMemoMax = 1'000'000;
 inline constexpr std::size_t kKeysListedMax = 8;  ///< of missing or unexpected ones, in an error
+inline constexpr std::int64_t kAccumulationMax = 65'536;  ///< batches of one step
+inline constexpr std::int64_t kProfiledStepsMax = 1'000;
+inline constexpr int kSpawnedMax = 1'024;
+inline constexpr int kReplicasMax = 64;
+inline constexpr std::int64_t kPowerSgdRankMax = 1'024;
+inline constexpr std::size_t kSafetensorsHeaderMax = 100 * kMiB;  ///< the format's own bound
 
 }  // namespace ddprun::limits

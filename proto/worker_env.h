@@ -35,4 +35,10 @@ inline constexpr std::string_view kWorkerMark =
 inline constexpr std::string_view kTty =
     "DDPRUN_TTY";  ///< columns of the launcher's terminal; unset without
 
+inline constexpr std::string_view kMemoryDir =
+    "DDPRUN_MEMORY_DIR";  ///< folder in shared memory that outlives a worker, and not the job
+
+inline constexpr std::string_view kListenFd =
+    "DDPRUN_LISTEN_FD";  ///< of trainer --spawn: the inherited socket of rank 0's store
+
 }  // namespace ddprun::worker_env

@@ -22,23 +22,28 @@ std::string with_underscores(std::string argument) {
     return argument;
 }
 
-std::string describe(const CLI::App& app, const CLI::ParseError& error) {
+Error describe(const CLI::App& app, const CLI::ParseError& error) {
+    std::string text = error.what();
+    Errc code = Errc::invalid_argument;
     if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
         const std::vector<std::string> unknown = app.remaining();
         const std::string first = unknown.empty() ? "" : unknown.front();
-        return fmt::format(
+        text = fmt::format(
             "{} {}; {} --help lists the options",
             first.starts_with("-") ? "unknown option" : "unexpected argument",
             first,
             app.get_name()
         );
-    }
-    std::string text = error.what();
-    if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    } else if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) {
+        text = "--config: " + text;
+    } else if (dynamic_cast<const CLI::FileError*>(&error) != nullptr) {
+        text = "--config: " + text;
+        code = Errc::not_found;
+    } else if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
         text = text.substr(0, text.find(':')) + ": needs a value";
     }
     std::replace(text.begin(), text.end(), '\n', ' ');
-    return text;
+    return Error{code, text};
 }
 
 }  // namespace
@@ -76,7 +81,7 @@ Result<std::optional<InformationText>> parse_arguments(
     } catch (const CLI::CallForVersion& version) {
         return InformationText{std::string(version.what()) + "\n"};
     } catch (const CLI::ParseError& error) {
-        return fail(Errc::invalid_argument, describe(app, error));
+        return fail(describe(app, error));
     }
     return std::nullopt;
 }

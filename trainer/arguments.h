@@ -25,7 +25,8 @@ CLI::Option& add_value(
     const Setter& set
 );
 
-/// The text is what --help or --version asks for. Errors: Errc::invalid_argument.
+/// The text is what --help or --version asks for. Errors: Errc::invalid_argument; of a file of
+/// options (--config) that can't be read Errc::not_found.
 [[nodiscard]] Result<std::optional<InformationText>> parse_arguments(
     CLI::App& app, std::span<const std::string> arguments
 );

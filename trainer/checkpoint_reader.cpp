@@ -1,17 +1,12 @@
 #include "trainer/checkpoint_reader.h"
 
-#include "proto/limits.h"
 #include "trainer/archive_reader.h"
-#include "trainer/checkpoint_format.h"
+#include "trainer/weights.h"
 
-#include <c10/core/GradMode.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/types.h>
 
-#include <algorithm>
-#include <map>
-#include <system_error>
+#include <utility>
 
 namespace ddprun::trainer {
 
@@ -19,8 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Readable, but of another kind: not damage that one passes over.
 Error not_a_checkpoint(const fs::path& path, std::string_view what) {
-    return Error{Errc::malformed, fmt::format("read {}: {}", path.string(), what)};
+    return Error{Errc::unsupported, fmt::format("read {}: {}", path.string(), what)};
 }
 
 template <class T>
@@ -42,78 +38,128 @@ void take_real(const PickleDict& dict, std::string_view key, double& target) {
     take(dict, key, target);
 }
 
-Result<NamedTensors> named_tensors(ArchiveReader& archive, const PickleDict& dict) {
-    NamedTensors named;
-    for (const auto& [key, value] : dict.items) {
-        const auto* const name = key.as<std::string>();
-        const auto* const pickled = value.as<PickledTensor>();
-        if (name == nullptr || pickled == nullptr) {
-            continue;
-        }
-        auto tensor = archive.tensor(*pickled);
-        if (!tensor) {
-            return fail(tensor.error());
-        }
-        named.emplace_back(*name, std::move(*tensor));
+/// "beta" of AdamW, a pair.
+void take_betas(const PickleDict& group, OptimizerOptions& options) {
+    PickleTuple betas;
+    take(group, "betas", betas);
+    if (betas.items.size() != 2) {
+        return;
     }
-    constexpr std::string_view kDdpPrefix = "module.";
-    const auto is_ddp = [&](const auto& entry) { return entry.first.starts_with(kDdpPrefix); };
-    if (std::all_of(named.begin(), named.end(), is_ddp)) {
-        for (auto& [name, tensor] : named) {
-            name.erase(0, kDdpPrefix.size());
-        }
+    const auto* const first = betas.items[0].as<double>();
+    const auto* const second = betas.items[1].as<double>();
+    if (first != nullptr && second != nullptr) {
+        options.beta1 = *first;
+        options.beta2 = *second;
     }
-    return named;
 }
 
-Result<void> take_momentum(
-    ArchiveReader& archive, const PickleDict& buffers, TrainingState& state
-) {
-    for (const auto& [key, entry] : buffers.items) {
-        const auto* const index = key.as<std::int64_t>();
-        const auto* const fields = entry.as<PickleDict>();
-        const PickleValue* const buffer =
-            fields != nullptr ? fields->find("momentum_buffer") : nullptr;
-        const auto* const pickled = buffer != nullptr ? buffer->as<PickledTensor>() : nullptr;
-        if (index == nullptr || pickled == nullptr || *index < 0 ||
-            *index >= static_cast<std::int64_t>(state.momentum_buffers.size())) {
+GroupRecord take_group(const PickleDict& group, OptimizerOptions& options) {
+    GroupRecord record;
+    take_real(group, "lr", record.lr);
+    record.initial_lr = record.lr;
+    take_real(group, "initial_lr", record.initial_lr);
+    take_real(group, "weight_decay", record.weight_decay);
+    take_real(group, "momentum", options.momentum);
+    take(group, "nesterov", options.nesterov);
+    take_real(group, "eps", options.eps);
+    if (group.find("betas") != nullptr) {
+        options.kind = OptimizerKind::adamw;
+        take_betas(group, options);
+    }
+    PickleList indices;
+    take(group, "params", indices);
+    record.parameters = indices.size();
+    return record;
+}
+
+/// The tensors that an optimizer keeps for a parameter. A number ("step" of old files) becomes one.
+Result<NamedTensors> take_parameter_state(ArchiveReader& archive, const PickleDict& fields) {
+    NamedTensors state;
+    for (const auto& [key, value] : fields.items) {
+        const auto* const name = key.as<std::string>();
+        if (name == nullptr) {
             continue;
         }
-        auto tensor = archive.tensor(*pickled);
-        if (!tensor) {
-            return fail(tensor.error());
+        if (const auto* const pickled = value.as<PickledTensor>()) {
+            auto tensor = archive.tensor(*pickled);
+            if (!tensor) {
+                return fail(tensor.error());
+            }
+            state.emplace_back(*name, std::move(*tensor));
+        } else if (const auto* const whole = value.as<std::int64_t>()) {
+            state.emplace_back(*name, at::scalar_tensor(static_cast<double>(*whole), at::kFloat));
         }
-        state.momentum_buffers[static_cast<std::size_t>(*index)] = std::move(*tensor);
+    }
+    return state;
+}
+
+Result<void> take_optimizer(ArchiveReader& archive, const PickleDict& root, TrainingState& state) {
+    PickleDict optimizer;
+    take(root, "optimizer", optimizer);
+    PickleList groups;
+    take(optimizer, "param_groups", groups);
+    std::size_t parameters = 0;
+    for (const PickleValue& each : groups) {
+        if (const auto* const group = each.as<PickleDict>()) {
+            state.optimizer.groups.push_back(take_group(*group, state.optimizer.options));
+            parameters += state.optimizer.groups.back().parameters;
+        }
+    }
+    state.optimizer.state.resize(parameters);
+    PickleDict states;
+    take(optimizer, "state", states);
+    for (const auto& [key, value] : states.items) {
+        const auto* const index = key.as<std::int64_t>();
+        const auto* const fields = value.as<PickleDict>();
+        if (index == nullptr || fields == nullptr || *index < 0 ||
+            *index >= static_cast<std::int64_t>(parameters)) {
+            continue;
+        }
+        auto taken = take_parameter_state(archive, *fields);
+        if (!taken) {
+            return fail(taken.error());
+        }
+        state.optimizer.state[static_cast<std::size_t>(*index)] = std::move(*taken);
     }
     return {};
 }
 
-Result<void> take_optimizer(ArchiveReader& archive, const PickleDict& root, TrainingState& state) {
-    const PickleValue* const value = root.find("optimizer");
-    const auto* const optimizer = value != nullptr ? value->as<PickleDict>() : nullptr;
-    if (optimizer == nullptr) {
+void take_scaler(const PickleDict& root, TrainingState& state) {
+    PickleDict scaler;
+    take(root, "scaler", scaler);
+    if (scaler.items.empty()) {
+        return;
+    }
+    GradScalerState found;
+    take_real(scaler, "scale", found.scale);
+    take_real(scaler, "growth_factor", found.growth_factor);
+    take_real(scaler, "backoff_factor", found.backoff_factor);
+    take(scaler, "growth_interval", found.growth_interval);
+    take(scaler, "_growth_tracker", found.growth_tracker);
+    state.scaler = found;
+}
+
+Result<void> take_ema(ArchiveReader& archive, const PickleDict& root, TrainingState& state) {
+    PickleDict ema;
+    take(root, "model_ema", ema);
+    if (ema.items.empty()) {
         return {};
     }
-    PickleList groups;
-    take(*optimizer, "param_groups", groups);
-    std::size_t parameters = 0;
-    for (const PickleValue& each : groups) {
-        const auto* const group = each.as<PickleDict>();
-        if (group == nullptr) {
-            continue;
-        }
-        take_real(*group, "lr", state.lr);
-        take_real(*group, "momentum", state.momentum);
-        take_real(*group, "weight_decay", state.weight_decay);
-        take(*group, "nesterov", state.nesterov);
-        PickleList indices;
-        take(*group, "params", indices);
-        parameters += indices.size();
+    auto named = tensors_of(archive, ema);
+    if (!named) {
+        return fail(named.error());
     }
-    state.momentum_buffers.assign(parameters, at::Tensor{});
-    PickleDict buffers;
-    take(*optimizer, "state", buffers);
-    return take_momentum(archive, buffers, state);
+    constexpr std::string_view kPrefix = "module.";
+    for (auto& [name, tensor] : *named) {
+        if (name == "n_averaged" && tensor.numel() == 1) {
+            state.ema_updates = tensor.item<std::int64_t>();
+        } else {
+            state.model_ema.emplace_back(
+                name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name, std::move(tensor)
+            );
+        }
+    }
+    return {};
 }
 
 void take_args_and_buckets(const PickleDict& root, TrainingState& state) {
@@ -146,10 +192,12 @@ Result<TrainingState> state_of(
     const PickleValue* const model = root.find("model");
     const auto* const weights = model != nullptr ? model->as<PickleDict>() : nullptr;
     if (weights == nullptr) {
-        return fail(not_a_checkpoint(path, "no checkpoint, for it has no \"model\""));
+        return fail(not_a_checkpoint(
+            path, "no checkpoint, for it has no \"model\"; --weights takes weights alone"
+        ));
     }
     TrainingState state;
-    auto named = named_tensors(archive, *weights);
+    auto named = tensors_of(archive, *weights);
     if (!named) {
         return fail(named.error());
     }
@@ -157,6 +205,11 @@ Result<TrainingState> state_of(
     if (auto taken = take_optimizer(archive, root, state); !taken) {
         return fail(taken.error());
     }
+    if (auto taken = take_ema(archive, root, state); !taken) {
+        return fail(taken.error());
+    }
+    take_scaler(root, state);
+    take(root, "best_top1", state.best_top1);
     take(root, "epoch", state.epoch);
     take(root, "step", state.step);
     take(root, "position", state.position);
@@ -176,107 +229,6 @@ Result<TrainingState> state_of(
     return state;
 }
 
-std::string list_of(const std::vector<std::string>& names) {
-    std::string list;
-    for (std::size_t i = 0; i < std::min(names.size(), limits::kKeysListedMax); ++i) {
-        list += (i == 0 ? "" : ", ") + names[i];
-    }
-    if (names.size() > limits::kKeysListedMax) {
-        list += fmt::format(" and {} more", names.size() - limits::kKeysListedMax);
-    }
-    return list;
-}
-
-std::string shape_of(const at::Tensor& tensor) {
-    return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
-}
-
-/// What keeps `weights` from going into `model`; empty: nothing.
-std::string differences(
-    const NamedTensors& model, const std::map<std::string_view, at::Tensor>& weights
-) {
-    std::vector<std::string> missing;
-    std::vector<std::string> unexpected;
-    std::vector<std::string> other;
-    std::map<std::string_view, at::Tensor> wanted;
-    for (const auto& [name, tensor] : model) {
-        wanted.emplace(name, tensor);
-        const auto found = weights.find(name);
-        if (found == weights.end()) {
-            missing.push_back(name);
-        } else if (found->second.sizes() != tensor.sizes()) {
-            other.push_back(fmt::format(
-                "{} is {} instead of {}", name, shape_of(found->second), shape_of(tensor)
-            ));
-        } else if (found->second.is_floating_point() != tensor.is_floating_point()) {
-            other.push_back(name + " is of another type");
-        }
-    }
-    for (const auto& [name, tensor] : weights) {
-        if (!wanted.contains(name)) {
-            unexpected.emplace_back(name);
-        }
-    }
-    std::vector<std::string> parts;
-    if (!missing.empty()) {
-        parts.push_back(fmt::format("{} missing ({})", missing.size(), list_of(missing)));
-    }
-    if (!unexpected.empty()) {
-        parts.push_back(fmt::format("{} unexpected ({})", unexpected.size(), list_of(unexpected)));
-    }
-    if (!other.empty()) {
-        parts.push_back(list_of(other));
-    }
-    return fmt::format("{}", fmt::join(parts, "; "));
-}
-
-Result<void> check_weights(
-    const NamedTensors& model, const NamedTensors& weights, std::string_view source
-) {
-    std::map<std::string_view, at::Tensor> by_name;
-    for (const auto& [name, tensor] : weights) {
-        by_name.insert_or_assign(name, tensor);
-    }
-    const std::string found = differences(model, by_name);
-    if (!found.empty()) {
-        return fail(
-            Errc::malformed,
-            fmt::format(
-                "{} is of another model than --model and --num_classes say: {}", source, found
-            )
-        );
-    }
-    return {};
-}
-
-/// Step numbers of the checkpoints in `dir`, the newest first; none without the folder.
-Result<std::vector<std::int64_t>> steps_in(const fs::path& dir) {
-    std::vector<std::int64_t> steps;
-    std::error_code error;
-    fs::directory_iterator entry(dir, error);
-    if (error == std::errc::no_such_file_or_directory) {
-        return steps;
-    }
-    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-        if (const auto step = step_of_checkpoint(entry->path().filename().string())) {
-            steps.push_back(*step);
-        }
-    }
-    if (error) {
-        return fail(from_error_code(error, "look for checkpoints in " + dir.string()));
-    }
-    std::sort(steps.rbegin(), steps.rend());
-    return steps;
-}
-
-Result<const PickleDict*> root_of(const ArchiveReader& archive, const fs::path& path) {
-    const auto* const root = archive.root().as<PickleDict>();
-    if (root == nullptr) {
-        return fail(not_a_checkpoint(path, "it holds no dict"));
-    }
-    return root;
-}
-
 }  // namespace
 
 Result<TrainingState> read_checkpoint(const fs::path& path) {
@@ -284,88 +236,11 @@ Result<TrainingState> read_checkpoint(const fs::path& path) {
     if (!archive) {
         return fail(archive.error());
     }
-    const auto root = root_of(*archive, path);
-    if (!root) {
-        return fail(root.error());
+    const auto* const root = archive->root().as<PickleDict>();
+    if (root == nullptr) {
+        return fail(not_a_checkpoint(path, "it holds no dict"));
     }
-    return state_of(*archive, **root, path);
-}
-
-Result<NamedTensors> read_weights(const fs::path& path) {
-    auto archive = ArchiveReader::open(path);
-    if (!archive) {
-        return fail(archive.error());
-    }
-    const auto root = root_of(*archive, path);
-    if (!root) {
-        return fail(root.error());
-    }
-    const PickleDict* weights = *root;
-    for (const char* level : {"model", "state_dict"}) {
-        const PickleValue* const below = (*root)->find(level);
-        if (below != nullptr && below->as<PickleDict>() != nullptr) {
-            weights = below->as<PickleDict>();
-            break;
-        }
-    }
-    auto named = named_tensors(*archive, *weights);
-    if (named && named->empty()) {
-        return fail(not_a_checkpoint(path, "no weights in it"));
-    }
-    return named;
-}
-
-Result<void> load_weights(
-    const NamedTensors& model, const NamedTensors& weights, std::string_view source
-) {
-    if (auto checked = check_weights(model, weights, source); !checked) {
-        return checked;
-    }
-    std::map<std::string_view, at::Tensor> by_name;
-    for (const auto& [name, tensor] : weights) {
-        by_name.insert_or_assign(name, tensor);
-    }
-    const c10::NoGradGuard no_grad;
-    for (const auto& [name, tensor] : model) {
-        at::Tensor target = tensor;
-        target.copy_(by_name.at(name));
-    }
-    return {};
-}
-
-Result<std::optional<FoundCheckpoint>> newest_good_checkpoint(
-    const fs::path& dir, const NamedTensors& model, Log& log
-) {
-    const auto steps = steps_in(dir);
-    if (!steps) {
-        return fail(steps.error());
-    }
-    for (const std::int64_t step : *steps) {
-        const fs::path path = dir / checkpoint_name(step);
-        auto state = read_checkpoint(path);
-        if (!state && state.error().code == Errc::malformed) {
-            log.warning("skip checkpoint: {}", state.error().context);
-            continue;
-        }
-        if (!state) {
-            return fail(state.error());
-        }
-        if (auto fits = check_weights(model, state->model, path.string()); !fits) {
-            return fail(fits.error());
-        }
-        return std::optional(FoundCheckpoint{path, std::move(*state)});
-    }
-    if (!steps->empty()) {
-        return fail(
-            Errc::malformed,
-            fmt::format(
-                "resume from {}: each of its {} checkpoints is damaged; remove them to start anew",
-                dir.string(),
-                steps->size()
-            )
-        );
-    }
-    return std::optional<FoundCheckpoint>{};
+    return state_of(*archive, *root, path);
 }
 
 }  // namespace ddprun::trainer

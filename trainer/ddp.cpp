@@ -241,6 +241,10 @@ void DistributedDataParallel::register_builtin_hook() {
             reducer_->register_comm_hook(std::make_unique<Bf16CompressHook>(group_));
             logger_->set_comm_hook("bf16_compress");
             return;
+        case CommHook::power_sgd:
+            reducer_->register_comm_hook(make_power_sgd_hook(group_, options_.power_sgd));
+            logger_->set_comm_hook("power_sgd");
+            return;
     }
 }
 

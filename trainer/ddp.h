@@ -11,6 +11,8 @@
 // one is built on the same model. One thread uses it.
 #pragma once
 
+#include "trainer/power_sgd.h"
+
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
@@ -38,19 +40,21 @@ enum class CommHook {
     allreduce,      ///< the same as a hook
     fp16_compress,  ///< gradients travel in half precision
     bf16_compress,  ///< gradients travel in bfloat16
+    power_sgd,      ///< matrices travel as products of thin ones
 };
 
 struct DdpOptions {
-    std::optional<double> bucket_cap_mb;  ///< unset: 25, with a first bucket of 1
+    std::optional<double> bucket_cap_mb{};  ///< unset: 25, with a first bucket of 1
     bool find_unused_parameters = false;
     bool broadcast_buffers = true;  ///< rank 0's buffers to all before each synchronised forward
     bool gradient_as_bucket_view = false;
     bool static_graph = false;
     CommHook comm_hook = CommHook::none;
+    PowerSgdOptions power_sgd{};
     /// Start with these buckets of parameter indices (those of `bucket_indices` in an earlier run)
     /// instead of the usual first layout: on three and more ranks the order of a sum follows the
     /// layout, so a resumed run needs it to go on bit by bit. Empty: the usual one.
-    std::vector<std::vector<std::size_t>> initial_buckets;
+    std::vector<std::vector<std::size_t>> initial_buckets{};
 };
 
 class DistributedDataParallel {

@@ -1,14 +1,17 @@
-// What a job is made of that a checkpoint holds: model, optimizer and position. Found again at
-// start by rank 0 and sent to all ranks, so that nodes without the checkpoint's folder can join.
+// What a job is made of that a checkpoint holds: model, optimizer, scaler, average and position.
+// Found again at start by rank 0 and sent to all ranks, so that nodes without the checkpoint's
+// folder can join.
 #pragma once
 
 #include "proto/log.h"
+#include "trainer/amp.h"
 #include "trainer/checkpoint.h"
 #include "trainer/ddp.h"
+#include "trainer/ema.h"
+#include "trainer/optimizer.h"
 #include "trainer/options.h"
 #include "trainer/outcome.h"
 #include "trainer/process_group.h"
-#include "trainer/sgd.h"
 
 #include <torch/nn.h>
 
@@ -23,6 +26,14 @@ struct Position {
     std::int64_t step = 0;      ///< steps done, over all restarts
     std::int64_t epoch = -1;    ///< the last one that was finished
     std::int64_t consumed = 0;  ///< pictures of epoch + 1 that all ranks together have seen
+    double best_top1 = -1.0;    ///< per cent; below 0: no evaluation yet
+};
+
+struct JobParts {
+    torch::nn::Module& model;
+    Optimizer& optimizer;
+    GradScaler* scaler = nullptr;  ///< null: none
+    Ema* ema = nullptr;            ///< null: none
 };
 
 struct Resumed {
@@ -35,24 +46,30 @@ struct Resumed {
 /// Parameters and buffers with torchvision's names, in the order of a state_dict.
 [[nodiscard]] NamedTensors state_dict(const torch::nn::Module& module);
 
-/// Collective. Rank 0 looks for the newest good checkpoint of --checkpoint_dir, else --resume; all
-/// ranks take its weights, momentum and random state over, or go on as they are where there is
-/// none.
+/// The parameters in the groups, and the order, of torchvision's reference scripts: those of
+/// weights, of norms (with a decay of their own) and of biases (the same).
+[[nodiscard]] std::vector<ParameterGroup> parameter_groups(
+    const torch::nn::Module& module, const Options& options
+);
+
+/// Collective. Rank 0 looks for the newest good checkpoint of --checkpoint_dir or of `memory_dir`
+/// (empty: none), else --resume, else --weights; all ranks take over what is there (weights,
+/// optimizer, scaler, average, random state), or go on as they are where there is nothing.
 [[nodiscard]] Outcome<Resumed> resume(
     const Options& options,
+    const std::string& memory_dir,
     const WorkerPlace& place,
     const ProcessGroupPtr& group,
-    torch::nn::Module& model,
-    Sgd& sgd,
+    const JobParts& parts,
     Log& log
 );
 
-/// Rank 0 writes the checkpoint of `position`; the others do nothing.
-[[nodiscard]] Outcome<void> save(
+/// The state of `parts` at `position`; its tensors are those in use (checkpoint.h has snapshot).
+[[nodiscard]] TrainingState state_of_job(
     const Options& options,
     const Position& position,
-    const torch::nn::Module& model,
-    const Sgd& sgd,
+    const JobParts& parts,
+    const ScheduleRecord& schedule,
     const DistributedDataParallel* ddp
 );
 

@@ -1,9 +1,13 @@
 // The bundled worker: options and environment in, exit status out.
 #include "proto/exit_codes.h"
 #include "proto/log.h"
+#include "proto/worker_env.h"
 #include "trainer/bench_data.h"
+#include "trainer/export.h"
+#include "trainer/input_status.h"
 #include "trainer/options.h"
 #include "trainer/pack.h"
+#include "trainer/spawn.h"
 #include "trainer/train.h"
 #include "trainer/worker_place.h"
 
@@ -34,25 +38,49 @@ public:
     [[nodiscard]] bool enabled(LogLevel level) const override { return level != LogLevel::debug; }
 };
 
+/// The parent of --spawn.
+int spawn(const std::vector<std::string>& arguments, int count, Log& log) {
+    if (process_environment(worker_env::kRank)) {
+        log.error("--spawn={}: this is a worker of a launcher already", count);
+        return exit_code::kUsage;
+    }
+    const auto status = spawn_workers(arguments, count, log);
+    if (!status) {
+        log.error("{}", status.error().context);
+        return exit_code::kInternal;
+    }
+    return *status;
+}
+
 int run(const std::vector<std::string>& arguments, Log& log) {
     if (!arguments.empty() && arguments.front() == "pack") {
         return run_pack(std::span(arguments).subspan(1), log);
     }
+    if (!arguments.empty() && arguments.front() == "export") {
+        return export_weights(std::span(arguments).subspan(1), log);
+    }
     auto command = parse_options(arguments);
     if (!command) {
         log.error("{}", command.error().context);
-        return exit_code::kUsage;
+        return status_of_input(command.error());
     }
     if (const auto* information = std::get_if<InformationText>(&*command)) {
         std::fputs(information->text.c_str(), stdout);
         return exit_code::kSuccess;
+    }
+    const auto& options = std::get<Options>(*command);
+    if (const auto parent = process_environment(kSpawnedVariable)) {
+        if (!tie_to_parent(*parent)) {
+            return exit_code::kInternal;  // nobody is left to hear why
+        }
+    } else if (options.spawn > 0) {
+        return spawn(arguments, options.spawn, log);
     }
     const auto place = read_worker_place(process_environment);
     if (!place) {
         log.error("{}", place.error().context);
         return exit_code::kUsage;
     }
-    const auto& options = std::get<Options>(*command);
     return options.bench_data ? bench_data(options, *place, log) : train(options, *place, log);
 }
 

@@ -5,7 +5,7 @@
 namespace ddprun::trainer {
 
 Setter seed_number(std::uint64_t& target) {
-    return [&target](std::string_view value) -> Complaint {
+    const auto set = [&target](std::string_view value) -> Complaint {
         const auto number = parse_number<std::uint64_t>(value);
         if (!number) {
             return "not a whole number from 0 to 2^64 - 1";
@@ -13,10 +13,11 @@ Setter seed_number(std::uint64_t& target) {
         target = *number;
         return std::nullopt;
     };
+    return {set, [&target] { return text_of_value(target); }};
 }
 
 Setter seconds_number(std::chrono::seconds& target) {
-    return [&target](std::string_view value) -> Complaint {
+    const auto set = [&target](std::string_view value) -> Complaint {
         const auto number = parse_number<int>(value);
         if (!number || *number < 1 || *number > limits::kSecondsMax) {
             return fmt::format("not a whole number of seconds from 1 to {}", limits::kSecondsMax);
@@ -24,30 +25,37 @@ Setter seconds_number(std::chrono::seconds& target) {
         target = std::chrono::seconds(*number);
         return std::nullopt;
     };
+    return {set, [&target] { return text_of_value(target.count()); }};
 }
 
 Setter any_text(std::string& target) {
-    return [&target](std::string_view value) -> Complaint {
+    const auto set = [&target](std::string_view value) -> Complaint {
         if (value.empty()) {
             return "an empty name";
         }
         target = value;
         return std::nullopt;
     };
+    return {set, [&target]() -> std::optional<std::string> {
+                return target.empty() ? std::nullopt : std::optional(target);
+            }};
 }
 
 Setter flag(bool& target, bool when_given) {
-    return [&target, when_given](std::string_view value) -> Complaint {
+    const auto set = [&target, when_given](std::string_view value) -> Complaint {
         if (value != "true" && value != "false") {
             return "takes no value but true or false";
         }
         target = (value == "true") == when_given;
         return std::nullopt;
     };
+    return {set, [&target, when_given]() -> std::optional<std::string> {
+                return target == when_given ? "true" : "false";
+            }};
 }
 
 Setter channel_numbers(std::optional<std::array<float, 3>>& target, float low) {
-    return [&target, low](std::string_view value) -> Complaint {
+    const auto set = [&target, low](std::string_view value) -> Complaint {
         constexpr float kHigh = 1'000.0F;
         std::vector<float> numbers;
         std::string_view left = value;
@@ -73,6 +81,12 @@ Setter channel_numbers(std::optional<std::array<float, 3>>& target, float low) {
         target = {numbers[0], numbers[1], numbers[2]};
         return std::nullopt;
     };
+    return {set, [&target]() -> std::optional<std::string> {
+                if (!target) {
+                    return std::nullopt;
+                }
+                return fmt::format("{},{},{}", (*target)[0], (*target)[1], (*target)[2]);
+            }};
 }
 
 namespace {
@@ -123,7 +137,8 @@ Complaint set_data(DataSource& target, std::string_view value) {
 }  // namespace
 
 Setter data_source(DataSource& target) {
-    return [&target](std::string_view value) { return set_data(target, value); };
+    const auto set = [&target](std::string_view value) { return set_data(target, value); };
+    return {set, [&target] { return std::optional(to_string(target)); }};
 }
 
 std::string to_string(const DataSource& source) {

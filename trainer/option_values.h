@@ -10,6 +10,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -22,7 +23,38 @@ namespace ddprun::trainer {
 
 /// What is wrong with a value; none if it was taken over.
 using Complaint = std::optional<std::string>;
-using Setter = std::function<Complaint(std::string_view value)>;
+
+/// Takes a value over, and shows the one in force as it would be given.
+class Setter {
+public:
+    using Set = std::function<Complaint(std::string_view value)>;
+    using Show = std::function<std::optional<std::string>()>;
+
+    /// Without `show` the option has no value that could be shown.
+    template <class Function>
+
+    requires std::convertible_to<Function, Set> Setter(Function set, Show show = nullptr)
+        : set_(std::move(set)),
+          show_(std::move(show)) {}
+
+    Complaint operator()(std::string_view value) const { return set_(value); }
+
+    [[nodiscard]] std::optional<std::string> show() const { return show_ ? show_() : std::nullopt; }
+
+private:
+    Set set_;
+    Show show_;
+};
+
+/// The text of a number, or of what an optional holds.
+template <class Value>
+[[nodiscard]] std::optional<std::string> text_of_value(const Value& value) {
+    if constexpr (requires { typename Value::value_type; }) {
+        return value ? std::optional(fmt::format("{}", *value)) : std::nullopt;
+    } else {
+        return fmt::format("{}", value);
+    }
+}
 
 template <class Number>
 [[nodiscard]] std::optional<Number> parse_number(std::string_view text) {
@@ -37,7 +69,7 @@ template <class Number>
 
 template <class Target>
 [[nodiscard]] Setter whole_number(Target& target, std::int64_t low, std::int64_t high) {
-    return [&target, low, high](std::string_view value) -> Complaint {
+    const auto set = [&target, low, high](std::string_view value) -> Complaint {
         const auto number = parse_number<std::int64_t>(value);
         if (!number || *number < low || *number > high) {
             return fmt::format("not a whole number from {} to {}", low, high);
@@ -45,15 +77,16 @@ template <class Target>
         if constexpr (requires { typename Target::value_type; }) {
             target = static_cast<typename Target::value_type>(*number);
         } else {
-            target = Target(*number);
+            target = static_cast<Target>(*number);
         }
         return std::nullopt;
     };
+    return {set, [&target] { return text_of_value(target); }};
 }
 
 template <class Target>
 [[nodiscard]] Setter real_number(Target& target, double low, double high) {
-    return [&target, low, high](std::string_view value) -> Complaint {
+    const auto set = [&target, low, high](std::string_view value) -> Complaint {
         const auto number = parse_number<double>(value);
         if (!number || !std::isfinite(*number) || *number < low || *number > high) {
             return fmt::format("not a number from {} to {}", low, high);
@@ -61,12 +94,13 @@ template <class Target>
         target = *number;
         return std::nullopt;
     };
+    return {set, [&target] { return text_of_value(target); }};
 }
 
 /// One of several names, each with the value that it stands for.
 template <class Value>
 [[nodiscard]] Setter one_of(Value& target, std::vector<std::pair<std::string, Value>> choices) {
-    return [&target, choices = std::move(choices)](std::string_view value) -> Complaint {
+    const auto set = [&target, choices](std::string_view value) -> Complaint {
         std::string names;
         for (const auto& [name, choice] : choices) {
             if (name == value) {
@@ -77,6 +111,14 @@ template <class Value>
         }
         return fmt::format("not one of {}", names);
     };
+    return {set, [&target, choices = std::move(choices)]() -> std::optional<std::string> {
+                for (const auto& [name, choice] : choices) {
+                    if (choice == target) {
+                        return name;
+                    }
+                }
+                return std::nullopt;
+            }};
 }
 
 [[nodiscard]] Setter seed_number(std::uint64_t& target);

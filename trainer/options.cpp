@@ -2,13 +2,17 @@
 
 #include "proto/limits.h"
 #include "trainer/arguments.h"
-#include "trainer/option_values.h"
+#include "trainer/option_groups.h"
+#include "trainer/recipes.h"
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -17,25 +21,9 @@ namespace ddprun::trainer {
 namespace {
 
 constexpr std::int64_t kDefaultEpochs = 90;
-constexpr double kRateMax = 1e6;
-constexpr float kDeviationMin = 1e-6F;
-constexpr double kBucketMegabytesMax = 65'536.0;
 
-std::string place(std::string_view option, std::string_view value) {
-    return fmt::format("{}={}", option, value);
-}
-
-struct Row {
-    std::string name;
-    std::string placeholder;  ///< empty: a flag
-    std::string help;
-    Setter set;
-};
-
-struct Group {
-    std::string title;
-    std::vector<Row> rows;
-};
+using Row = OptionRow;
+using Group = OptionGroup;
 
 Group model_group(Options& o) {
     std::vector<std::pair<std::string, std::string>> models;
@@ -57,196 +45,10 @@ Group model_group(Options& o) {
              "",
              "Each block begins as the identity",
              flag(o.zero_init_residual, true)},
-        }};
-}
-
-Group data_group(Options& o) {
-    return {
-        "Data",
-        {
-            {"--data",
-             "KIND[:DIR]",
-             "imagefolder:DIR (train/ and val/ as of ImageNet), packed:DIR (made by trainer "
-             "pack), cifar10:DIR (binary version), "
-             "fashion-mnist[:DIR] (Debian's package dataset-fashion-mnist without DIR) or "
-             "synthetic[:COUNT] [synthetic:1281167]",
-             data_source(o.data)},
-            {"--image_size",
-             "N",
-             "Height and width of the pictures [those of the data]",
-             whole_number(o.image_size, 1, limits::kImageSizeMax)},
-            {"--limit_train",
-             "N",
-             "Use only the first N pictures of the training split",
-             whole_number(o.limit_train, 1, limits::kSamplesMax)},
-            {"--limit_test",
-             "N",
-             "Use only the first N pictures of the test split",
-             whole_number(o.limit_test, 1, limits::kSamplesMax)},
-            {"--augment",
-             "NAME",
-             "none or standard: random crops and mirroring of training pictures [none]",
-             one_of<Augment>(
-                 o.augment, {{"none", Augment::none}, {"standard", Augment::standard}}
-             )},
-            {"--mean",
-             "R,G,B",
-             "Subtracted from pictures of 0 to 1; one number for all [usual for the data]",
-             channel_numbers(o.mean, 0.0F)},
-            {"--std",
-             "R,G,B",
-             "Divides pictures after --mean [usual for the data]",
-             channel_numbers(o.std, kDeviationMin)},
-            {"--max_bad_samples",
-             "N",
-             "Broken pictures that each worker skips and names [10]",
-             whole_number(o.max_bad_samples, 0, limits::kBadSamplesMax)},
-            {"--no_jpeg_scaling",
-             "",
-             "Decode JPEGs in full where a random crop is made much smaller",
-             flag(o.jpeg_scaling, false)},
-            {"--bench_data",
-             "",
-             "Only read the training data, once or for --epochs or --steps; print images/s",
-             flag(o.bench_data, true)},
-            {"--workers",
-             "N",
-             "Loader threads; 0 loads in the training thread [2]",
-             whole_number(o.workers, 0, limits::kLoaderThreadsMax)},
-        }};
-}
-
-Group training_group(Options& o) {
-    return {
-        "Training",
-        {
-            {"--batch_size",
-             "N",
-             "Pictures in a batch of each rank [32]",
-             whole_number(o.batch_size, 1, limits::kBatchSizeMax)},
-            {"--epochs",
-             "N",
-             "Passes over the data [90, or as many as --steps needs]",
-             whole_number(o.epochs, 0, limits::kStepsMax)},
-            {"--steps",
-             "N",
-             "Steps of the job, over all restarts; 0 only writes a checkpoint",
-             whole_number(o.steps, 0, limits::kStepsMax)},
-            {"--lr", "RATE", "Learning rate [0.1]", real_number(o.lr, 0.0, kRateMax)},
-            {"--momentum", "M", "Momentum of SGD [0]", real_number(o.momentum, 0.0, 1.0)},
-            {"--weight_decay",
-             "W",
-             "Weight decay of SGD [0]",
-             real_number(o.weight_decay, 0.0, kRateMax)},
-            {"--nesterov", "", "Nesterov momentum", flag(o.nesterov, true)},
-            {"--seed",
-             "N",
-             "Of the first weights and of the order of the data [0]",
-             seed_number(o.seed)},
-            {"--deterministic", "", "The same bits in every run", flag(o.deterministic, true)},
-        }};
-}
-
-Group device_group(Options& o) {
-    return {
-        "Device",
-        {
-            {"--device",
-             "NAME",
-             "cpu, cuda or auto (a GPU where there is one) [auto]",
-             one_of<DeviceChoice>(
-                 o.device,
-                 {{"cpu", DeviceChoice::cpu},
-                  {"cuda", DeviceChoice::cuda},
-                  {"auto", DeviceChoice::automatic}}
-             )},
-            {"--threads",
-             "N",
-             "Threads of each rank's operators [OMP_NUM_THREADS, else all CPUs]",
-             whole_number(o.threads, 1, limits::kLoaderThreadsMax)},
-            {"--channels_last",
-             "",
-             "Keep pictures and weights with the channels innermost",
-             flag(o.channels_last, true)},
-        }};
-}
-
-Group parallel_group(Options& o) {
-    return {
-        "Data parallel",
-        {
-            {"--init_timeout",
-             "SECONDS",
-             "For all ranks to connect to each other [60]",
-             seconds_number(o.init_timeout)},
-            {"--bucket_cap_mb",
-             "MB",
-             "Size of a bucket of gradients [25]",
-             real_number(o.bucket_cap_mb, 1e-6, kBucketMegabytesMax)},
-            {"--find_unused_parameters",
-             "",
-             "Some parameters get no gradient in some steps",
-             flag(o.find_unused_parameters, true)},
-            {"--static_graph",
-             "",
-             "Every step uses the same parameters in the same order",
-             flag(o.static_graph, true)},
-            {"--no_broadcast_buffers",
-             "",
-             "Each rank keeps its own batch norm statistics",
-             flag(o.broadcast_buffers, false)},
-            {"--no_gradient_as_bucket_view",
-             "",
-             "Gradients have memory of their own",
-             flag(o.gradient_as_bucket_view, false)},
-            {"--comm_hook",
-             "NAME",
-             "none, allreduce, fp16 or bf16 [none]",
-             one_of<GradientHook>(
-                 o.comm_hook,
-                 {{"none", GradientHook::none},
-                  {"allreduce", GradientHook::allreduce},
-                  {"fp16", GradientHook::fp16_compress},
-                  {"bf16", GradientHook::bf16_compress}}
-             )},
-        }};
-}
-
-Group checkpoint_group(Options& o) {
-    return {
-        "Checkpoints",
-        {
-            {"--checkpoint_dir",
-             "DIR",
-             "Write checkpoints here, and go on from the newest one",
-             any_text(o.checkpoint_dir)},
-            {"--checkpoint_every",
-             "N",
-             "Steps between checkpoints, beside those at the start, after epochs and at the end",
-             whole_number(o.checkpoint_every, 0, limits::kStepsMax)},
-            {"--keep",
-             "N",
-             "Newest checkpoints that stay [3]",
-             whole_number(o.keep, 1, limits::kCheckpointsKeptMax)},
-            {"--resume",
+            {"--weights",
              "FILE",
-             "Start from this one where --checkpoint_dir has none",
-             any_text(o.resume)},
-        }};
-}
-
-Group report_group(Options& o) {
-    return {
-        "Reports",
-        {
-            {"--log_json",
-             "FILE",
-             "A JSON object a line for every step and evaluation",
-             any_text(o.log_json)},
-            {"--log_interval,--print_freq",
-             "N",
-             "Steps between progress lines [10]",
-             whole_number(o.log_interval, 1, limits::kStepsMax)},
+             "Begin with these (.pth, .pt or .safetensors) instead of drawn ones",
+             any_text(o.weights)},
         }};
 }
 
@@ -255,69 +57,235 @@ std::vector<Group> all_groups(Options& options) {
         model_group(options),
         data_group(options),
         training_group(options),
+        optimizer_group(options),
+        schedule_group(options),
+        regularization_group(options),
         device_group(options),
         parallel_group(options),
         checkpoint_group(options),
         report_group(options)};
 }
 
-void add_row(CLI::App& app, const std::string& group, const Row& row) {
-    if (!row.placeholder.empty()) {
-        add_value(app, row.name, row.placeholder, row.help, row.set).group(group);
-        return;
-    }
-    const std::string first_name = row.name.substr(0, row.name.find(','));
-    const auto take = [first_name, set = row.set](std::int64_t count) {
-        const std::string value = count > 0 ? "true" : "false";
-        if (const Complaint complaint = set(value)) {
-            throw CLI::ValidationError(place(first_name, value), *complaint);
+/// A file of "name = value" lines; # begins a comment. Names take hyphens, too.
+class ConfigFile final : public CLI::ConfigBase {
+public:
+    [[nodiscard]] std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+        auto read = ConfigBase::from_config(input);
+        for (auto& item : read) {
+            std::replace(item.name.begin(), item.name.end(), '-', '_');
         }
-    };
-    app.add_flag_function(row.name, take, row.help)
-        ->group(group)
-        ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+        return read;
+    }
+};
+
+struct Given {
+    const Row* row;
+    std::string value;
+};
+
+Result<void> take(const Row& row, const std::string& value, std::string_view source) {
+    if (const Complaint complaint = row.set(value)) {
+        return fail(
+            Errc::invalid_argument,
+            fmt::format("--{}={}: {}{}", row.key(), value, *complaint, source)
+        );
+    }
+    return {};
 }
 
+/// One parse of a command line: CLI11 only collects, so that a recipe's settings, wherever the
+/// recipe is named, come before what is given.
+class Parser {
+public:
+    explicit Parser(Options& options) : groups_(all_groups(options)) {
+        app_.set_help_flag("-h,--help", "This text");
+        app_.set_version_flag("--version", std::string("trainer ") + DDPRUN_VERSION);
+        app_.config_formatter(std::make_shared<ConfigFile>());
+        app_.allow_config_extras(CLI::config_extras_mode::error);
+        const std::string group = "Settings";
+        app_.add_option("--recipe", recipe_, recipe_help())
+            ->option_text("NAME")
+            ->group(group)
+            ->configurable(false)
+            ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+        app_.set_config("--config", "", "Read options from this file, name = value lines")
+            ->option_text("FILE")
+            ->group(group);
+        app_.add_flag("--print_config", print_config_, "Show all settings, as --config takes them")
+            ->group(group)
+            ->configurable(false);
+        for (const Group& each : groups_) {
+            for (const Row& row : each.rows) {
+                add(each.title, row);
+            }
+        }
+    }
+
+    [[nodiscard]] Result<std::optional<InformationText>> parse(
+        std::span<const std::string> arguments
+    ) {
+        auto information = parse_arguments(app_, arguments);
+        if (!information || *information) {
+            return information;
+        }
+        if (auto applied = apply_recipe(); !applied) {
+            return fail(std::move(applied.error()));
+        }
+        for (const Given& each : given_) {
+            if (auto taken = take(*each.row, each.value, ""); !taken) {
+                return fail(std::move(taken.error()));
+            }
+        }
+        return information;
+    }
+
+    [[nodiscard]] bool print_config() const { return print_config_; }
+
+private:
+    static std::string recipe_help() {
+        std::string names;
+        for (const std::string_view name : recipe_names()) {
+            names += names.empty() ? "" : ", ";
+            names += name;
+        }
+        return "Settings of a known recipe, which any option overrides: " + names;
+    }
+
+    void add(const std::string& group, const Row& row) {
+        if (!row.placeholder.empty()) {
+            const Setter collect{[this, &row](std::string_view value) -> Complaint {
+                given_.push_back({&row, std::string(value)});
+                return std::nullopt;
+            }};
+            add_value(app_, row.name, row.placeholder, row.help, collect).group(group);
+            return;
+        }
+        const auto collect = [this, &row](std::int64_t count) {
+            given_.push_back({&row, count > 0 ? "true" : "false"});
+        };
+        app_.add_flag_function(row.name, collect, row.help)
+            ->group(group)
+            ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
+
+    [[nodiscard]] Result<void> apply_recipe() {
+        if (recipe_.empty()) {
+            return {};
+        }
+        const auto settings = recipe_settings(recipe_);
+        if (!settings) {
+            return fail(
+                Errc::invalid_argument,
+                fmt::format("--recipe={}: not one of {}", recipe_, fmt::join(recipe_names(), ", "))
+            );
+        }
+        for (const auto& [option, value] : *settings) {
+            for (const Group& group : groups_) {
+                for (const Row& row : group.rows) {
+                    if (row.key() != option) {
+                        continue;
+                    }
+                    const auto source = fmt::format(" (recipe {})", recipe_);
+                    if (const auto taken = take(row, std::string(value), source); !taken) {
+                        return taken;
+                    }
+                }
+            }
+        }
+        return {};
+    }
+
+    std::vector<Group> groups_;
+    std::vector<Given> given_;
+    std::string recipe_;
+    bool print_config_ = false;
+    CLI::App app_{
+        "Trains a ResNet, alone or as one worker of a data-parallel job (ddprun, torchrun).\n"
+        "trainer pack SRC OUT decodes a folder of pictures once (trainer pack --help).\n"
+        "trainer export IN OUT writes a checkpoint's weights as another file (trainer export "
+        "--help).\n"
+        "Names take underscores or hyphens; defaults are in brackets.",
+        "trainer"};
+};
+
 std::optional<std::string> conflict(const Options& options) {
-    if (options.nesterov && options.momentum == 0.0) {
-        return "--nesterov: needs a --momentum above 0";
+    const bool sgd = options.optimizer == OptimizerChoice::sgd;
+    if (options.nesterov && (options.momentum == 0.0 || !sgd)) {
+        return "--nesterov: needs --optimizer=sgd and a --momentum above 0";
     }
     if (options.find_unused_parameters && options.static_graph) {
         return "--find_unused_parameters: not together with --static_graph, which finds them "
                "itself";
     }
+    if (options.model_parallel > 1 && options.data_parallel > 1) {
+        return "--model_parallel: not together with --data_parallel, which wants the same devices";
+    }
+    if (options.sync_bn && options.data_parallel > 1) {
+        return "--sync_bn: counts over ranks, not over the replicas of --data_parallel";
+    }
     return std::nullopt;
+}
+
+std::string config_text(const Options& options) {
+    std::string text;
+    for (const auto& [name, value] : describe_options(options)) {
+        // Quoted where the reader of the file would take the text for something else.
+        const bool plain = value.find_first_of(" ,;#\"'[]") == std::string::npos;
+        text += fmt::format("{} = {}\n", name, plain ? value : '"' + value + '"');
+    }
+    return text;
+}
+
+std::int64_t steps_of_epochs(double epochs, std::int64_t steps_per_epoch) {
+    return std::llround(epochs * static_cast<double>(steps_per_epoch));
 }
 
 }  // namespace
 
-std::int64_t total_steps(const Options& options, std::int64_t steps_per_epoch) {
+ScheduleOptions schedule_of(
+    const Options& options, std::int64_t steps_per_epoch, std::int64_t pictures_per_step
+) {
+    ScheduleOptions schedule;
+    schedule.kind = options.lr_scheduler;
+    schedule.lr = options.lr;
+    if (options.lr_batch) {
+        schedule.lr *=
+            static_cast<double>(pictures_per_step) / static_cast<double>(*options.lr_batch);
+    }
+    schedule.lr_min = options.lr_min;
+    schedule.gamma = options.lr_gamma;
+    schedule.power = options.lr_power;
+    const double period = options.lr_scheduler == ScheduleKind::step ? options.lr_step_size : 1.0;
+    schedule.period = std::max<std::int64_t>(1, steps_of_epochs(period, steps_per_epoch));
+    schedule.total_steps = total_steps(options, steps_per_epoch);
+    schedule.warmup_steps = steps_of_epochs(options.lr_warmup_epochs, steps_per_epoch);
+    schedule.warmup = options.lr_warmup_method;
+    schedule.warmup_factor = options.lr_warmup_decay;
+    return schedule;
+}
+
+std::int64_t schedule_shift(
+    std::int64_t step, std::int64_t epoch, std::int64_t left, std::int64_t steps_per_epoch
+) {
+    return (epoch + 2) * steps_per_epoch - left - step;
+}
+
+std::int64_t total_steps(const Options& options, std::int64_t steps_per_epoch, std::int64_t shift) {
     std::optional<std::int64_t> epochs = options.epochs;
     if (!epochs && !options.steps) {
         epochs = kDefaultEpochs;
     }
     std::int64_t total = options.steps.value_or(std::numeric_limits<std::int64_t>::max());
-    if (epochs && *epochs <= total / steps_per_epoch) {
-        total = *epochs * steps_per_epoch;
+    if (epochs && *epochs <= std::numeric_limits<std::int64_t>::max() / 2 / steps_per_epoch) {
+        total = std::min(total, *epochs * steps_per_epoch - shift);
     }
     return total;
 }
 
 Result<CommandLine> parse_options(std::span<const std::string> arguments) {
     Options options;
-    CLI::App app{
-        "Trains a ResNet, alone or as one worker of a data-parallel job (ddprun, torchrun).\n"
-        "trainer pack SRC OUT decodes a folder of pictures once (trainer pack --help).\n"
-        "Names take underscores or hyphens; defaults are in brackets.",
-        "trainer"};
-    app.set_help_flag("-h,--help", "This text");
-    app.set_version_flag("--version", std::string("trainer ") + DDPRUN_VERSION);
-    for (const Group& group : all_groups(options)) {
-        for (const Row& row : group.rows) {
-            add_row(app, group.title, row);
-        }
-    }
-    auto information = parse_arguments(app, arguments);
+    Parser parser(options);
+    auto information = parser.parse(arguments);
     if (!information) {
         return fail(std::move(information.error()));
     }
@@ -327,31 +295,22 @@ Result<CommandLine> parse_options(std::span<const std::string> arguments) {
     if (const auto text = conflict(options)) {
         return fail(Errc::invalid_argument, *text);
     }
+    if (parser.print_config()) {
+        return CommandLine{InformationText{config_text(options)}};
+    }
     return CommandLine{std::move(options)};
 }
 
 std::vector<std::pair<std::string, std::string>> describe_options(const Options& options) {
-    std::vector<std::pair<std::string, std::string>> described{
-        {"model", options.model},
-        {"data", to_string(options.data)},
-        {"augment", options.augment == Augment::standard ? "standard" : "none"},
-        {"batch_size", std::to_string(options.batch_size)},
-        {"lr", fmt::format("{}", options.lr)},
-        {"momentum", fmt::format("{}", options.momentum)},
-        {"weight_decay", fmt::format("{}", options.weight_decay)},
-        {"nesterov", options.nesterov ? "true" : "false"},
-        {"seed", std::to_string(options.seed)},
-        {"deterministic", options.deterministic ? "true" : "false"},
-    };
-    const auto add = [&described](const char* name, const auto& value) {
-        if (value) {
-            described.emplace_back(name, std::to_string(*value));
+    Options shown = options;
+    std::vector<std::pair<std::string, std::string>> described;
+    for (const Group& group : all_groups(shown)) {
+        for (const Row& row : group.rows) {
+            if (auto value = row.set.show()) {
+                described.emplace_back(row.key(), std::move(*value));
+            }
         }
-    };
-    add("num_classes", options.num_classes);
-    add("image_size", options.image_size);
-    add("epochs", options.epochs);
-    add("steps", options.steps);
+    }
     return described;
 }
 

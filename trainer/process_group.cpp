@@ -1,12 +1,12 @@
 #include "trainer/process_group.h"
 
+#include "trainer/gloo_group.h"
 #include "trainer/local_address.h"
 #include "trainer/store.h"
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/torch.h>
 
 #include <future>
@@ -19,42 +19,10 @@ namespace ddprun::trainer {
 namespace {
 
 using c10d::ProcessGroup;
-using c10d::ProcessGroupGloo;
 
-/// Python's time-outs of a collective; a lost peer is noticed by its closed connection long before.
-constexpr std::chrono::minutes kGlooTimeout{30};
+/// Python's time-out of a collective.
 constexpr std::chrono::minutes kNcclTimeout{10};
 constexpr const char* kGroupPrefix = "default_pg";
-
-std::vector<std::string> split_commas(const std::string& text) {
-    std::vector<std::string> parts;
-    std::size_t begin = 0;
-    while (begin <= text.size()) {
-        const std::size_t end = std::min(text.find(',', begin), text.size());
-        if (end > begin) {
-            parts.push_back(text.substr(begin, end - begin));
-        }
-        begin = end + 1;
-    }
-    return parts;
-}
-
-c10::intrusive_ptr<c10d::Backend> make_gloo(
-    const StorePtr& store, int rank, int world_size, const std::string& local_address
-) {
-    auto options = ProcessGroupGloo::Options::create(kGlooTimeout);
-    // Python's binding reads this variable, the C++ class doesn't.
-    if (const auto names = process_environment("GLOO_SOCKET_IFNAME"); names && !names->empty()) {
-        for (const auto& name : split_commas(*names)) {
-            options->devices.push_back(ProcessGroupGloo::createDeviceForInterface(name));
-        }
-    } else {
-        // Never createDefaultDevice: it resolves the host name, which fails in containers.
-        options->devices.push_back(ProcessGroupGloo::createDeviceForHostname(local_address));
-    }
-    options->threads = static_cast<int>(options->devices.size()) * 2;
-    return c10::make_intrusive<ProcessGroupGloo>(store, rank, world_size, options);
-}
 
 Result<WorkerGroup> connect(const WorkerPlace& place, const GroupOptions& options) {
     const bool several_nodes = place.local_world_size != place.world_size;
@@ -81,7 +49,7 @@ Result<WorkerGroup> connect(const WorkerPlace& place, const GroupOptions& option
     group->setBackend(
         at::kCPU,
         ProcessGroup::BackendType::GLOO,
-        make_gloo(part("cpu"), place.rank, place.world_size, *address)
+        make_gloo_backend(part("cpu"), place.rank, place.world_size, *address)
     );
     const NcclOptions nccl{
         .rank = place.rank,
@@ -141,40 +109,6 @@ Result<WorkerGroup> connect_group(const WorkerPlace& place, const GroupOptions& 
             options.init_timeout.count()
         )
     );
-}
-
-ProcessGroupPtr make_gloo_group(
-    const StorePtr& store, int rank, int world_size, const std::string& local_address
-) {
-    auto group = c10::make_intrusive<ProcessGroup>(store, rank, world_size);
-    group->setBackend(
-        at::kCPU, ProcessGroup::BackendType::GLOO, make_gloo(store, rank, world_size, local_address)
-    );
-    group->setDefaultBackend(ProcessGroup::BackendType::GLOO);
-    group->setGroupName("0");
-    return group;
-}
-
-void all_reduce_sum(const ProcessGroupPtr& group, at::Tensor& tensor) {
-    if (group) {
-        std::vector<at::Tensor> tensors{tensor};
-        group->allreduce(tensors)->wait();
-    }
-}
-
-void broadcast(const ProcessGroupPtr& group, at::Tensor& tensor, int root) {
-    if (group) {
-        std::vector<at::Tensor> tensors{tensor};
-        c10d::BroadcastOptions options;
-        options.rootRank = root;
-        group->broadcast(tensors, options)->wait();
-    }
-}
-
-void barrier(const ProcessGroupPtr& group) {
-    // A sum over one number: Gloo's own barrier makes a tensor of every back end's device.
-    at::Tensor one = torch::ones({1});
-    all_reduce_sum(group, one);
 }
 
 std::string describe(const std::exception& exception) {

@@ -4,10 +4,11 @@
 #pragma once
 
 #include "proto/result.h"
+#include "trainer/collectives.h"
+#include "trainer/gloo_group.h"
 #include "trainer/gpu_module.h"
 #include "trainer/worker_place.h"
 
-#include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -17,7 +18,6 @@
 
 namespace ddprun::trainer {
 
-using ProcessGroupPtr = c10::intrusive_ptr<c10d::ProcessGroup>;
 using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 struct WorkerGroup {
@@ -35,18 +35,6 @@ struct GroupOptions {
 [[nodiscard]] Result<WorkerGroup> connect_group(
     const WorkerPlace& place, const GroupOptions& options
 );
-
-/// A group over Gloo alone, bound to the interface that has `local_address` (numeric); what
-/// connect_group does once it knows the address. Blocks; throws c10::Error.
-[[nodiscard]] ProcessGroupPtr make_gloo_group(
-    const StorePtr& store, int rank, int world_size, const std::string& local_address
-);
-
-// Collectives that wait, on every rank in the same order. Without a group (alone) they do nothing.
-// They throw when a peer is gone.
-void all_reduce_sum(const ProcessGroupPtr& group, at::Tensor& tensor);
-void broadcast(const ProcessGroupPtr& group, at::Tensor& tensor, int root);
-void barrier(const ProcessGroupPtr& group);
 
 /// The first line of what an exception says, without LibTorch's backtrace.
 [[nodiscard]] std::string describe(const std::exception& exception);

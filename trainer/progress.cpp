@@ -39,7 +39,8 @@ double share_done(const ProgressPoint& point) {
 }  // namespace
 
 std::string progress_line(const ProgressPoint& point) {
-    return fmt::format(
+    constexpr double kPerCent = 100.0;
+    std::string line = fmt::format(
         "epoch {}/{}  step {}/{}  loss {:.4f}  {:.1f} images/s  lr {:.6g}",
         point.epoch + 1,
         point.epochs,
@@ -49,6 +50,26 @@ std::string progress_line(const ProgressPoint& point) {
         point.images_per_second,
         point.lr
     );
+    if (point.top1 && point.top5) {
+        line += fmt::format("  top1 {:.2f}  top5 {:.2f}", *point.top1, *point.top5);
+    }
+    if (point.data_share) {
+        line += fmt::format("  data {:.0f} %", kPerCent * *point.data_share);
+    }
+    if (point.communication_share) {
+        line += fmt::format("  comm {:.0f} %", kPerCent * *point.communication_share);
+        if (point.overlap_share) {
+            line += fmt::format(" ({:.0f} % hidden)", kPerCent * *point.overlap_share);
+        }
+    }
+    if (point.memory_mb) {
+        line += fmt::format("  {:.0f} MB", *point.memory_mb);
+    }
+    line += point.more;
+    if (point.left) {
+        line += "  eta " + clock_text(*point.left);
+    }
+    return line;
 }
 
 std::string progress_bar(const ProgressPoint& point, std::chrono::seconds eta, int columns) {
@@ -117,15 +138,19 @@ void ProgressPrinter::step(const ProgressPoint& point, Clock::time_point now) {
         first_time_ = now;
         first_step_ = point.step;
     }
+    const auto eta =
+        estimate_left(now - *first_time_, point.step - first_step_, point.steps - point.step);
     if (point.step % options_.log_interval == 0 || point.step == point.steps) {
-        line(progress_line(point));
+        ProgressPoint told = point;
+        if (now > *first_time_ && point.step < point.steps) {
+            told.left = eta;
+        }
+        line(progress_line(told));
     }
     if (!options_.columns || point.step == point.steps ||
         (bar_shown_ && drawn_ && now - *drawn_ < kRedrawInterval)) {
         return;
     }
-    const auto eta =
-        estimate_left(now - *first_time_, point.step - first_step_, point.steps - point.step);
     // The last column stays free: some terminals wrap as soon as it is filled.
     const std::string bar = progress_bar(point, eta, *options_.columns - 1);
     const std::string drawn = std::string(kEraseLine) + bar;

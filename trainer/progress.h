@@ -18,9 +18,19 @@ struct ProgressPoint {
     double loss = 0.0;
     double images_per_second = 0.0;
     double lr = 0.0;
+    // What isn't known is left out of the line. Shares are of 1.
+    std::optional<double> top1{};  ///< per cent, of the step's pictures
+    std::optional<double> top5{};
+    std::optional<double> data_share{};           ///< of the time, spent waiting for data
+    std::optional<double> communication_share{};  ///< of a step's time
+    std::optional<double> overlap_share{};        ///< of the communication, hidden behind backward
+    std::optional<double> memory_mb{};
+    std::optional<std::chrono::seconds> left{};  ///< until the end
+    std::string more{};                          ///< appended, for example of the GPUs
 };
 
-/// "epoch 1/5  step 120/4690  loss 0.4321  318.2 images/s  lr 0.1", epochs and steps from 1.
+/// "epoch 1/5  step 120/4690  loss 0.4321  318.2 images/s  lr 0.1", epochs and steps from 1, then
+/// "  top1 12.50  top5 50.00  data 3 %  comm 12 % (80 % hidden)  412 MB  eta 0:32" as far as known.
 [[nodiscard]] std::string progress_line(const ProgressPoint& point);
 
 /// " 42% [########------] 120/285  loss 0.432  318 images/s  eta 0:32", never longer than

@@ -14,6 +14,7 @@ namespace nn = torch::nn;
 
 constexpr std::int64_t kStemChannels = 64;
 constexpr std::int64_t kBottleneckExpansion = 4;
+constexpr std::size_t kSplitLayer = 2;  ///< the first of the second half, of about equal work
 
 nn::Conv2d conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
     return nn::Conv2d(
@@ -61,17 +62,17 @@ public:
         return output.relu_();
     }
 
-    [[nodiscard]] const nn::BatchNorm2d& last_norm() const { return norms_.back(); }
+    [[nodiscard]] const Norm& last_norm() const { return norms_.back(); }
 
 private:
     void add(const nn::Conv2d& convolution, std::int64_t channels) {
         const std::string number = std::to_string(convs_.size() + 1);
         convs_.push_back(register_module("conv" + number, convolution));
-        norms_.push_back(register_module("bn" + number, nn::BatchNorm2d(channels)));
+        norms_.push_back(register_module("bn" + number, Norm(channels)));
     }
 
     std::vector<nn::Conv2d> convs_;
-    std::vector<nn::BatchNorm2d> norms_;
+    std::vector<Norm> norms_;
     nn::Sequential downsample_;
 };
 
@@ -105,7 +106,7 @@ ResNet::ResNet(const ResNetOptions& options) {
     conv1_ = register_module(
         "conv1", nn::Conv2d(nn::Conv2dOptions(3, kStemChannels, 7).stride(2).padding(3).bias(false))
     );
-    bn1_ = register_module("bn1", nn::BatchNorm2d(kStemChannels));
+    bn1_ = register_module("bn1", Norm(kStemChannels));
     std::int64_t channels = kStemChannels;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
         layers_[i] = register_module(
@@ -126,7 +127,7 @@ nn::Sequential ResNet::make_layer(
         const std::int64_t stride = (i == 0 && index > 0) ? 2 : 1;
         nn::Sequential downsample = nullptr;
         if (stride != 1 || channels != out) {
-            downsample = nn::Sequential(conv(channels, out, 1, stride), nn::BatchNorm2d(out));
+            downsample = nn::Sequential(conv(channels, out, 1, stride), Norm(out));
         }
         const BlockOptions block{
             .bottleneck = shape.bottleneck, .in = channels, .planes = planes, .stride = stride};
@@ -154,12 +155,33 @@ void ResNet::initialise(bool zero_init_residual) {
     }
 }
 
+void ResNet::synchronise_norms(const c10::intrusive_ptr<c10d::ProcessGroup>& group) {
+    for (const auto& module : modules(/*include_self=*/false)) {
+        if (auto* norm = module->as<NormImpl>()) {
+            norm->synchronise(group);
+        }
+    }
+}
+
+void ResNet::split(c10::Device first, c10::Device second) {
+    conv1_->to(first);
+    bn1_->to(first);
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+        layers_[i]->to(i < kSplitLayer ? first : second);
+    }
+    fc_->to(second);
+    second_device_ = second;
+}
+
 at::Tensor ResNet::forward(at::Tensor images) {
     at::Tensor x = bn1_->forward(conv1_->forward(images));
     x.relu_();
     x = torch::max_pool2d(x, 3, 2, 1);
-    for (auto& layer : layers_) {
-        x = layer->forward(x);
+    for (std::size_t i = 0; i < layers_.size(); ++i) {
+        if (second_device_ && i == kSplitLayer) {
+            x = x.to(*second_device_);
+        }
+        x = layers_[i]->forward(x);
     }
     x = torch::adaptive_avg_pool2d(x, {1, 1});
     return fc_->forward(torch::flatten(x, 1));

@@ -5,12 +5,14 @@
 #pragma once
 
 #include "proto/result.h"
+#include "trainer/batch_norm.h"
 
 #include <torch/nn.h>
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 namespace ddprun::trainer {
@@ -37,6 +39,13 @@ public:
 
     [[nodiscard]] at::Tensor forward(at::Tensor images);
 
+    /// Batch norms count the pictures of all ranks of `group` from now on.
+    void synchronise_norms(const c10::intrusive_ptr<c10d::ProcessGroup>& group);
+
+    /// Moves the stem and the first two layers to `first` and the rest to `second`; what goes
+    /// forward between them is moved, too. Before anything views the parameters.
+    void split(c10::Device first, c10::Device second);
+
 private:
     [[nodiscard]] torch::nn::Sequential make_layer(
         const ResNetShape& shape, std::size_t index, std::int64_t& channels
@@ -44,9 +53,10 @@ private:
     void initialise(bool zero_init_residual);
 
     torch::nn::Conv2d conv1_ = nullptr;
-    torch::nn::BatchNorm2d bn1_ = nullptr;
+    Norm bn1_ = nullptr;
     std::array<torch::nn::Sequential, 4> layers_ = {nullptr, nullptr, nullptr, nullptr};
     torch::nn::Linear fc_ = nullptr;
+    std::optional<c10::Device> second_device_;
 };
 
 }  // namespace ddprun::trainer

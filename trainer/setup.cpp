@@ -74,11 +74,13 @@ Outcome<Device> select_gpu(const Options& options, const WorkerPlace& place) {
             )
         );
     }
-    (*gpu)->select_device(place.local_rank);
+    // With several a rank, its first one.
+    const int own = place.local_rank * std::max(options.model_parallel, options.data_parallel);
+    (*gpu)->select_device(std::min(own, count - 1));
     return Device{
-        .device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(place.local_rank)),
+        .device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(std::min(own, count - 1))),
         .gpu = *gpu,
-        .description = (*gpu)->device_name(place.local_rank),
+        .description = (*gpu)->device_name(std::min(own, count - 1)),
     };
 }
 
@@ -88,6 +90,7 @@ CommHook comm_hook(GradientHook hook) {
         case GradientHook::allreduce: return CommHook::allreduce;
         case GradientHook::fp16_compress: return CommHook::fp16_compress;
         case GradientHook::bf16_compress: return CommHook::bf16_compress;
+        case GradientHook::power_sgd: return CommHook::power_sgd;
     }
     return CommHook::none;
 }
@@ -127,8 +130,54 @@ DdpOptions ddp_options(const Options& options) {
         .gradient_as_bucket_view = options.gradient_as_bucket_view,
         .static_graph = options.static_graph,
         .comm_hook = comm_hook(options.comm_hook),
+        .power_sgd =
+            {.rank = options.powersgd_rank,
+             .start_step = options.powersgd_start,
+             .seed = static_cast<std::uint32_t>(options.seed)},
         .initial_buckets = {},
     };
+}
+
+OptimizerOptions optimizer_options(const Options& options) {
+    OptimizerOptions result;
+    switch (options.optimizer) {
+        case OptimizerChoice::sgd: result.kind = OptimizerKind::sgd; break;
+        case OptimizerChoice::lars: result.kind = OptimizerKind::lars; break;
+        case OptimizerChoice::adamw: result.kind = OptimizerKind::adamw; break;
+    }
+    result.momentum = options.momentum;
+    result.nesterov = options.nesterov;
+    result.beta1 = options.beta1;
+    result.beta2 = options.beta2;
+    result.eps = options.eps;
+    result.trust = options.lars_trust;
+    return result;
+}
+
+Outcome<std::vector<c10::Device>> devices_of_rank(
+    const Options& options, const WorkerPlace& place, const Device& device
+) {
+    const int wanted = std::max(options.model_parallel, options.data_parallel);
+    if (!device.device.is_cuda()) {
+        return std::vector<c10::Device>(static_cast<std::size_t>(wanted), device.device);
+    }
+    std::vector<c10::Device> devices;
+    for (int i = 0; i < wanted; ++i) {
+        const int index = place.local_rank * wanted + i;
+        if (index >= device.gpu->device_count()) {
+            return stop_with(
+                exit_code::kUsage,
+                fmt::format(
+                    "device cuda: local rank {} wants {} GPUs of its own, there are {} in all",
+                    place.local_rank,
+                    wanted,
+                    device.gpu->device_count()
+                )
+            );
+        }
+        devices.emplace_back(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
+    }
+    return devices;
 }
 
 }  // namespace ddprun::trainer

@@ -3,6 +3,7 @@
 
 #include "trainer/ddp.h"
 #include "trainer/gpu_module.h"
+#include "trainer/optimizer.h"
 #include "trainer/options.h"
 #include "trainer/outcome.h"
 #include "trainer/worker_place.h"
@@ -10,6 +11,7 @@
 #include <c10/core/Device.h>
 
 #include <string>
+#include <vector>
 
 namespace ddprun::trainer {
 
@@ -24,5 +26,13 @@ struct Device {
 [[nodiscard]] Outcome<Device> set_up_device(const Options& options, const WorkerPlace& place);
 
 [[nodiscard]] DdpOptions ddp_options(const Options& options);
+
+[[nodiscard]] OptimizerOptions optimizer_options(const Options& options);
+
+/// The devices of --model_parallel or --data_parallel, the first is `device` itself; without GPUs
+/// all are the CPU.
+[[nodiscard]] Outcome<std::vector<c10::Device>> devices_of_rank(
+    const Options& options, const WorkerPlace& place, const Device& device
+);
 
 }  // namespace ddprun::trainer

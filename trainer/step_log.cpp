@@ -71,22 +71,33 @@ Result<void> cut_unfinished_line(int fd, const std::string& path) {
 
 std::string to_json(const StepRecord& record) {
     return fmt::format(
-        R"({{"step":{},"epoch":{},"loss":{},"lr":{},"images_per_second":{},"round":{}}})",
+        R"({{"step":{},"epoch":{},"loss":{},"lr":{},"images_per_second":{},"data_share":{},"round":{}}})",
         record.step,
         record.epoch,
         json_number(record.loss),
         json_number(record.lr),
         json_number(record.images_per_second),
+        json_number(record.data_share),
         record.round
     );
 }
 
 std::string to_json(const EvaluationRecord& record) {
+    std::string average;
+    if (record.ema_top1 && record.ema_top5) {
+        average = fmt::format(
+            R"("ema_top1":{},"ema_top5":{},)",
+            json_number(*record.ema_top1),
+            json_number(*record.ema_top5)
+        );
+    }
     return fmt::format(
-        R"({{"epoch":{},"top1":{},"count":{},"round":{}}})",
+        R"({{"epoch":{},"top1":{},"top5":{},"count":{},{}"round":{}}})",
         record.epoch,
         json_number(record.top1),
+        json_number(record.top5),
         record.count,
+        average,
         record.round
     );
 }

@@ -158,6 +158,7 @@ Result<c10::intrusive_ptr<c10d::Store>> connect_store(
         options.port = place.master_port;
         options.isServer = place.rank == 0;
         options.waitWorkers = false;
+        options.masterListenFd = place.listen_fd;
         options.timeout = timeout;
         store = c10::make_intrusive<c10d::TCPStore>(place.master_addr, options);
     }

@@ -119,6 +119,11 @@ Result<WorkerPlace> read_worker_place(const GetEnvironment& get) {
         reader.read(place.local_rank, worker_env::kLocalRank, 0, {});
         reader.read(place.restart_count, worker_env::kRestartCount, 0, {});
         reader.read(place.round, worker_env::kRound, place.restart_count, {0, kRoundMax});
+        int listen_fd = -1;
+        reader.read(listen_fd, worker_env::kListenFd, -1, {});
+        if (listen_fd >= 0) {
+            place.listen_fd = listen_fd;
+        }
         if (!place.alone()) {
             reader.read(
                 place.master_port,

@@ -22,6 +22,7 @@ struct WorkerPlace {
     std::string master_addr;
     std::uint16_t master_port = 0;
     bool agent_hosts_store = false;  ///< else rank 0 does
+    std::optional<int> listen_fd;    ///< a socket that listens already, for rank 0's store
     std::optional<int> terminal_columns;
 
     [[nodiscard]] bool alone() const { return world_size == 1; }

@@ -1,6 +1,7 @@
 // Stands in for libnvidia-ml.so.1 in tests: the GPUs are those of NVML_STAND_IN_BUSES, PCI bus
 // numbers in hexadecimal between commas ("3b,86"); a GPU's UUID is "GPU-" and its bus. Without the
-// variable there is no driver.
+// variable there is no driver. Each is 10 % busier than the one before, from 25 % on, and has used
+// 2 of its 80 GB.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,5 +54,37 @@ int nvmlDeviceGetPciInfo_v3(const unsigned int* device, PciInfo* info) {
 
 int nvmlDeviceGetUUID(const unsigned int* device, char* uuid, unsigned int size) {
     snprintf(uuid, size, "GPU-%02x", *device);
+    return SUCCESS;
+}
+
+int nvmlSystemGetDriverVersion(char* version, unsigned int size) {
+    snprintf(version, size, "580.10");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetName(const unsigned int* device, char* name, unsigned int size) {
+    snprintf(name, size, "Stand-in %02x", *device);
+    return SUCCESS;
+}
+
+typedef struct {
+    unsigned int gpu, memory;
+} Utilization;
+
+int nvmlDeviceGetUtilizationRates(const unsigned int* device, Utilization* utilization) {
+    utilization->gpu = 25 + 10 * (unsigned int)(device - buses);
+    utilization->memory = 1;
+    return SUCCESS;
+}
+
+typedef struct {
+    unsigned long long total, free, used;
+} Memory;
+
+int nvmlDeviceGetMemoryInfo(const unsigned int* device, Memory* memory) {
+    (void)device;
+    memory->total = 80000000000ULL;
+    memory->used = 2000000000ULL;
+    memory->free = memory->total - memory->used;
     return SUCCESS;
 }

@@ -1,9 +1,14 @@
 #include "trainer/options.h"
 
+#include "tests/unit/trainer/temp_folder.h"
+#include "trainer/recipes.h"
+
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <initializer_list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ddprun::trainer {
@@ -229,7 +234,10 @@ TEST_CASE("help lists every group, and version names the program") {
           "Data:",
           "Training:",
           "Device:",
-          "Data parallel:",
+          "Optimizer:",
+          "Schedule of the learning rate:",
+          "Regularization:",
+          "Parallel:",
           "Checkpoints:",
           "Reports:"}) {
         CHECK_MESSAGE(text.find(group) != std::string::npos, group);
@@ -251,17 +259,160 @@ TEST_CASE("of epochs and steps the smaller wins") {
     );
 }
 
-TEST_CASE("the description for a checkpoint has what was asked for, and no more") {
+TEST_CASE("the description for a checkpoint has what is in force, and no more") {
     const auto described = describe_options(options_of({"--model=resnet18", "--steps=5"}));
 
     std::string steps;
     for (const auto& [name, value] : described) {
         CHECK(name != "epochs");
+        CHECK(name != "resume");
         if (name == "steps") {
             steps = value;
         }
     }
     CHECK(steps == "5");
+}
+
+TEST_CASE("an unknown recipe is refused with the names that there are") {
+    CHECK(
+        complaint_of({"--recipe=best"}) ==
+        "--recipe=best: not one of torchvision-v1, torchvision-v2, nvidia-90, ffcv-16"
+    );
+}
+
+TEST_CASE("a job that goes on with as many ranks is where it was in its schedule") {
+    CHECK(schedule_shift(0, -1, 10, 10) == 0);
+    CHECK(schedule_shift(7, -1, 3, 10) == 0);
+    CHECK(schedule_shift(10, 0, 10, 10) == 0);
+    CHECK(schedule_shift(25, 1, 5, 10) == 0);
+}
+
+TEST_CASE("a job that goes on with other ranks ends with the epoch that it was to end with") {
+    // 3 steps of 8 pictures of 64 are done, 10 steps of 4 are left.
+    const std::int64_t shift = schedule_shift(3, -1, 10, 16);
+    CHECK(shift == 3);
+    CHECK(total_steps(options_of({"--epochs=1"}), 16, shift) == 13);
+    CHECK(total_steps(options_of({"--epochs=2"}), 16, shift) == 29);
+    CHECK(total_steps(options_of({"--epochs=2", "--steps=9"}), 16, shift) == 9);
+    // 6 steps of 4 are done, 5 steps of 8 are left.
+    CHECK(total_steps(options_of({"--epochs=1"}), 8, schedule_shift(6, -1, 5, 8)) == 11);
+}
+
+TEST_CASE("every setting of every recipe is an option that takes it") {
+    for (const std::string_view name : recipe_names()) {
+        CAPTURE(name);
+        const Options options = options_of({"--recipe=" + std::string(name)});
+        const auto described = describe_options(options);
+        const auto settings = recipe_settings(name).value();
+        for (const auto& [option, value] : settings) {
+            const std::string wanted(option);
+            CAPTURE(wanted);
+            CHECK(std::any_of(described.begin(), described.end(), [&](const auto& entry) {
+                return entry.first == option;
+            }));
+        }
+        CHECK(options.lr_scheduler != ScheduleKind::constant);
+        CHECK(options.momentum > 0.8);
+    }
+}
+
+TEST_CASE("an option overrides its recipe, before and after it") {
+    CHECK(options_of({"--recipe=torchvision-v1"}).lr_step_size == 30.0);
+    CHECK(options_of({"--recipe=torchvision-v1", "--lr=0.2"}).lr == 0.2);
+    CHECK(options_of({"--lr=0.2", "--recipe=torchvision-v1"}).lr == 0.2);
+}
+
+TEST_CASE("a file gives options, which the command line overrides and which override the recipe") {
+    const TempFolder folder;
+    const std::string path = (folder / "a.conf").string();
+    write_file(
+        path, "# a comment\nbatch-size = 7\nlr_scheduler=cosine\nnesterov = true\nmomentum=0.9\n"
+    );
+
+    const Options options = options_of({"--config=" + path, "--momentum=0.8"});
+    const Options of_recipe = options_of({"--recipe=torchvision-v1", "--config", path});
+
+    CHECK(options.batch_size == 7);
+    CHECK(options.lr_scheduler == ScheduleKind::cosine);
+    CHECK(options.nesterov);
+    CHECK(options.momentum == 0.8);
+    CHECK(of_recipe.batch_size == 7);
+    CHECK(of_recipe.weight_decay == 1e-4);
+}
+
+TEST_CASE("what is wrong with a file of options is one line that names it") {
+    const TempFolder folder;
+    const std::string path = (folder / "a.conf").string();
+    write_file(path, "no_such_option = 7\n");
+    const auto unknown = parse({"--config=" + path});
+    REQUIRE(!unknown.has_value());
+    CHECK(unknown.error().code == Errc::invalid_argument);
+    CHECK(unknown.error().context.find("no_such_option") != std::string::npos);
+
+    write_file(path, "batch_size = many\n");
+    CHECK(complaint_of({"--config=" + path}).starts_with("--batch_size=many: "));
+
+    const auto missing = parse({"--config=/no/such/file"});
+    REQUIRE(!missing.has_value());
+    CHECK(missing.error().code == Errc::not_found);
+    CHECK(missing.error().context.find("/no/such/file") != std::string::npos);
+}
+
+TEST_CASE("what --print_config shows is read by --config, and means the same") {
+    const TempFolder folder;
+    const std::string path = (folder / "a.conf").string();
+    const std::vector<std::string> arguments{
+        "--recipe=torchvision-v2",
+        "--amp=bf16",
+        "--profile=3",
+        "--no_broadcast_buffers",
+        "--checkpoint_dir=a b"};
+    auto printing = arguments;
+    printing.emplace_back("--print_config");
+    const auto shown = parse_options(printing);
+    REQUIRE(shown.has_value());
+    REQUIRE(std::holds_alternative<InformationText>(*shown));
+    write_file(path, std::get<InformationText>(*shown).text);
+
+    const auto direct = parse_options(arguments);
+    const auto read = parse({"--config=" + path});
+
+    REQUIRE_MESSAGE(read.has_value(), read.error().context);
+    CHECK(
+        describe_options(std::get<Options>(*read)) == describe_options(std::get<Options>(*direct))
+    );
+    CHECK(std::get<Options>(*read).model_ema);
+    CHECK(!std::get<Options>(*read).broadcast_buffers);
+    CHECK(std::get<Options>(*read).checkpoint_dir == "a b");
+}
+
+TEST_CASE("a schedule's length comes from epochs, and its rate from the size of a step") {
+    const auto schedule = schedule_of(
+        options_of(
+            {"--epochs=10",
+             "--lr=1",
+             "--lr_batch=100",
+             "--lr_scheduler=step",
+             "--lr_step_size=3",
+             "--lr_warmup_epochs=0.5"}
+        ),
+        20,
+        250
+    );
+
+    CHECK(schedule.lr == 2.5);
+    CHECK(schedule.total_steps == 200);
+    CHECK(schedule.warmup_steps == 10);
+    CHECK(schedule.period == 60);
+}
+
+TEST_CASE("a profile's steps are a count after the first two, or a range") {
+    CHECK(options_of({"--profile=5"}).profile->first == 3);
+    CHECK(options_of({"--profile=5"}).profile->last == 7);
+    CHECK(options_of({"--profile=2:4"}).profile->first == 2);
+    CHECK(options_of({"--profile=2:4"}).profile->last == 4);
+    CHECK(complaint_of({"--profile=4:2"}).starts_with("--profile=4:2: "));
+    CHECK(complaint_of({"--profile=0"}).starts_with("--profile=0: "));
 }
 
 TEST_SUITE_END();

@@ -13,18 +13,27 @@ namespace {
 TEST_SUITE_BEGIN("trainer/step_log");
 
 TEST_CASE("a step is one JSON object with the documented names") {
-    const StepRecord record{7, 1, 2.5, 0.1, 123.25, 3};
+    const StepRecord record{7, 1, 2.5, 0.1, 123.25, 3, 0.5};
 
     CHECK(
         to_json(record) ==
-        R"({"step":7,"epoch":1,"loss":2.5,"lr":0.1,"images_per_second":123.25,"round":3})"
+        R"({"step":7,"epoch":1,"loss":2.5,"lr":0.1,"images_per_second":123.25,"data_share":0.5,)"
+        R"("round":3})"
     );
 }
 
 TEST_CASE("an evaluation is one JSON object with the documented names") {
     CHECK(
-        to_json(EvaluationRecord{2, 91.5, 10'000, 1}) ==
-        R"({"epoch":2,"top1":91.5,"count":10000,"round":1})"
+        to_json(EvaluationRecord{2, 91.5, 99.5, 10'000, 1}) ==
+        R"({"epoch":2,"top1":91.5,"top5":99.5,"count":10000,"round":1})"
+    );
+}
+
+TEST_CASE("an evaluation of a moving average, too, is in the same line") {
+    CHECK(
+        to_json(EvaluationRecord{2, 91.5, 99.5, 10'000, 1, 92.25, 99.75}) ==
+        R"({"epoch":2,"top1":91.5,"top5":99.5,"count":10000,"ema_top1":92.25,"ema_top5":99.75,)"
+        R"("round":1})"
     );
 }
 
@@ -52,10 +61,10 @@ TEST_CASE("every line is in the file at once") {
 
     REQUIRE(log->write(StepRecord{1, 0, 1.0, 0.5, 2.0, 0}).has_value());
     const std::string first = read_file(path);
-    REQUIRE(log->write(EvaluationRecord{0, 50.0, 4, 0}).has_value());
+    REQUIRE(log->write(EvaluationRecord{0, 50.0, 75.0, 4, 0}).has_value());
 
     CHECK(first == to_json(StepRecord{1, 0, 1.0, 0.5, 2.0, 0}) + "\n");
-    CHECK(read_file(path) == first + to_json(EvaluationRecord{0, 50.0, 4, 0}) + "\n");
+    CHECK(read_file(path) == first + to_json(EvaluationRecord{0, 50.0, 75.0, 4, 0}) + "\n");
 }
 
 TEST_CASE("a restarted job appends, and cuts off the line that its former life didn't finish") {

@@ -1,0 +1,157 @@
+#include "trainer/gpu_monitor.h"
+
+#include "proto/limits.h"
+
+#include <fmt/format.h>
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace ddprun::trainer {
+
+// What of nvml.h is used, in its binary form, which NVIDIA keeps under the suffix _v2.
+struct GpuMonitor::Library {
+    using Device = struct DeviceTag*;
+
+    struct Utilization {
+        unsigned int gpu;
+        unsigned int memory;
+    };
+
+    struct Memory {
+        unsigned long long total;
+        unsigned long long free;
+        unsigned long long used;
+    };
+
+    Library() = default;
+    Library(const Library&) = delete;
+    Library& operator=(const Library&) = delete;
+
+    ~Library() {
+        if (running) {
+            shut_down();
+        }
+        if (loaded != nullptr) {
+            ::dlclose(loaded);
+        }
+    }
+
+    template <class Function>
+    bool find(const char* function_name, Function& function) {
+        void* const address = ::dlsym(loaded, function_name);
+        static_assert(sizeof function == sizeof address);
+        std::memcpy(&function, &address, sizeof function);
+        return address != nullptr;
+    }
+
+    void* loaded = nullptr;
+    bool running = false;
+    int (*init)() = nullptr;
+    int (*shut_down)() = nullptr;
+    int (*driver_version)(char*, unsigned int) = nullptr;
+    int (*count)(unsigned int*) = nullptr;
+    int (*handle)(unsigned int, Device*) = nullptr;
+    int (*name)(Device, char*, unsigned int) = nullptr;
+    int (*utilization)(Device, Utilization*) = nullptr;
+    int (*memory)(Device, Memory*) = nullptr;
+};
+
+namespace {
+
+constexpr int kSuccess = 0;
+constexpr std::size_t kTextBytes = 96;  ///< the largest of NVML's buffer sizes
+
+}  // namespace
+
+Result<std::unique_ptr<GpuMonitor>> GpuMonitor::open(const std::string& library) {
+    auto nvml = std::make_unique<Library>();
+    nvml->loaded = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (nvml->loaded == nullptr) {
+        const char* const reason = ::dlerror();
+        return fail(
+            Errc::not_found,
+            fmt::format("load {}: {}", library, reason == nullptr ? "not found" : reason)
+        );
+    }
+    const bool complete = nvml->find("nvmlInit_v2", nvml->init) &&
+                          nvml->find("nvmlShutdown", nvml->shut_down) &&
+                          nvml->find("nvmlSystemGetDriverVersion", nvml->driver_version) &&
+                          nvml->find("nvmlDeviceGetCount_v2", nvml->count) &&
+                          nvml->find("nvmlDeviceGetHandleByIndex_v2", nvml->handle) &&
+                          nvml->find("nvmlDeviceGetName", nvml->name) &&
+                          nvml->find("nvmlDeviceGetUtilizationRates", nvml->utilization) &&
+                          nvml->find("nvmlDeviceGetMemoryInfo", nvml->memory);
+    if (!complete) {
+        return fail(Errc::not_found, fmt::format("load {}: it is too old or no NVML", library));
+    }
+    if (const int status = nvml->init(); status != kSuccess) {
+        return fail(Errc::unsupported, fmt::format("ask {}: nvmlInit gives {}", library, status));
+    }
+    nvml->running = true;
+    return std::unique_ptr<GpuMonitor>(new GpuMonitor(std::move(nvml)));
+}
+
+GpuMonitor::GpuMonitor(std::unique_ptr<Library> library) : library_(std::move(library)) {}
+
+GpuMonitor::~GpuMonitor() = default;
+
+std::string GpuMonitor::driver() const {
+    std::array<char, kTextBytes> text{};
+    return library_->driver_version(text.data(), kTextBytes - 1) == kSuccess ? text.data() : "";
+}
+
+std::vector<GpuUse> GpuMonitor::read() const {
+    std::vector<GpuUse> gpus;
+    unsigned int count = 0;
+    if (library_->count(&count) != kSuccess) {
+        return gpus;
+    }
+    count = std::min(count, static_cast<unsigned int>(limits::kLocalWorldSizeMax));
+    for (unsigned int index = 0; index < count; ++index) {
+        GpuUse& gpu = gpus.emplace_back();
+        Library::Device device = nullptr;
+        if (library_->handle(index, &device) != kSuccess) {
+            continue;
+        }
+        std::array<char, kTextBytes> text{};
+        if (library_->name(device, text.data(), kTextBytes - 1) == kSuccess) {
+            gpu.name = text.data();
+        }
+        Library::Utilization utilization{};
+        if (library_->utilization(device, &utilization) == kSuccess) {
+            gpu.busy = utilization.gpu;
+        }
+        Library::Memory memory{};
+        if (library_->memory(device, &memory) == kSuccess) {
+            gpu.memory_used = memory.used;
+            gpu.memory_total = memory.total;
+        }
+    }
+    return gpus;
+}
+
+std::string describe_use(const std::vector<GpuUse>& gpus) {
+    constexpr double kGigabyte = 1e9;
+    std::string text;
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+        text += fmt::format("  gpu{}", i);
+        if (gpus[i].busy) {
+            text += fmt::format(" {} %", *gpus[i].busy);
+        }
+        if (gpus[i].memory_total > 0) {
+            text += fmt::format(
+                " {:.1f}/{:.1f} GB",
+                static_cast<double>(gpus[i].memory_used) / kGigabyte,
+                static_cast<double>(gpus[i].memory_total) / kGigabyte
+            );
+        }
+    }
+    return text;
+}
+
+}  // namespace ddprun::trainer
