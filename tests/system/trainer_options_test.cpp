@@ -209,9 +209,7 @@ TEST_CASE("a run resumed with another number of ranks sees the rest of the epoch
     CHECK(count_of(log, "\"step\":") == 10);
 }
 
-TEST_CASE("accumulated batches give the very checkpoint of a run with the same batches by hand") {
-    // Without batch norm's statistics two halves are a whole: here only the count of steps and
-    // pictures.
+TEST_CASE("accumulated batches count as one step, and the last of an epoch takes what is left") {
     const TemporaryFolder folder;
     check_ok(train_on(
         2,
