@@ -26,7 +26,12 @@ inline constexpr std::size_t kUnvalidatedConnectionsMax = 16'384;
 inline constexpr std::size_t kReadChunkBytes =
     256 * kKiB;  ///< of the one read buffer of a server: values that fit are copied once
 inline constexpr std::size_t kUnsentBytesMax = 8 * kMiB;  ///< above it a client isn't read from
-inline constexpr int kAcceptsPerTurnMax = 64;             ///< before other clients have their turn
+inline constexpr std::size_t kTrimBytesMin =
+    1 * kMiB;  ///< freed since the most that was held, before it goes back to the system
+inline constexpr std::size_t kTrimPiecesMax =
+    200'000;  ///< allocations that live: looking at as many free ones takes 13 ms
+inline constexpr std::chrono::milliseconds kTrimDelay{250};  ///< for more to be freed with it
+inline constexpr int kAcceptsPerTurnMax = 64;  ///< before other clients have their turn
 inline constexpr std::chrono::minutes kForeignRunTimeout{
     10};  ///< after its last connection the keys of a foreign torchrun go
 inline constexpr std::size_t kForeignUsesMax =

@@ -139,14 +139,17 @@ void StoreConnection::take(std::string_view bytes) {
         }
         if (used > 0) {
             host_->counters().partial_bytes -= partial_.size();
-            std::string rest = partial_.substr(used);
-            partial_ = {};
-            keep_partial(rest);
+            std::string rest;
+            rest.swap(partial_);  // an assignment would keep the memory of the longest request
+            keep_partial(std::string_view{rest}.substr(used));
         } else {
             update_partial_deadlines(true);
         }
     }
     flush();
+    if (host_ != nullptr) {
+        host_->note_memory();
+    }
     if (host_ != nullptr && is_paused_) {
         wait_writable();  // the rest has its turn after other clients
     }
@@ -216,7 +219,7 @@ std::size_t StoreConnection::handle_requests(std::string_view bytes) {
 /// Which dialect the first bytes are; true when the store's requests follow.
 bool StoreConnection::handle_opening(std::string_view bytes) {
     if (bytes.front() == '\0' && host_->options().serve_store) {
-        return true;
+        return is_greeting(bytes);
     }
     if (bytes.front() == kAgentMagic[0] && host_->options().on_agent) {
         host_->hand_over(*this, host_->options().on_agent, bytes);
@@ -236,6 +239,19 @@ bool StoreConnection::handle_opening(std::string_view bytes) {
     }
     ++host_->counters().closed_handshake;
     close("neither a store's client nor an agent");
+    return false;
+}
+
+/// The first bytes are those of a VALIDATE, as far as they go; a wrong one ends the connection at
+/// once, whatever might follow it.
+bool StoreConnection::is_greeting(std::string_view bytes) {
+    std::string greeting;
+    encode_request(ValidateRequest{kStoreMagic}, greeting);
+    if (bytes.starts_with(greeting) || std::string_view{greeting}.starts_with(bytes)) {
+        return true;
+    }
+    ++host_->counters().closed_handshake;
+    close("wrong magic number");
     return false;
 }
 
@@ -344,6 +360,9 @@ void StoreConnection::wait_writable() {
 void StoreConnection::on_writable() {
     host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
     flush();
+    if (host_ != nullptr) {
+        host_->note_memory();
+    }
     if (host_ == nullptr || !is_paused_ || is_full()) {
         return;
     }
@@ -377,7 +396,7 @@ void StoreConnection::close(std::string_view reason) {
     counters.unsent_bytes -= unsent_counted_;
     error_code ignored;  // closing frees the descriptor whatever it says
     socket_.close(ignored);
-    partial_ = {};
+    std::string{}.swap(partial_);
     unsent_.clear();
     host.closed(*this, reason);
 }

@@ -50,6 +50,9 @@ public:
         std::string_view first_bytes
     ) = 0;
 
+    /// What this connection holds has changed, and so may what the state does.
+    virtual void note_memory() = 0;
+
     /// Logs the reason and forgets the connection. `reason` empty: the client went by itself.
     virtual void closed(StoreConnection& connection, std::string_view reason) = 0;
 };
@@ -110,6 +113,7 @@ private:
     void take(std::string_view bytes);
     std::size_t handle_requests(std::string_view bytes);
     bool handle_opening(std::string_view bytes);
+    bool is_greeting(std::string_view bytes);
     void answer_http();
     void keep_partial(std::string_view rest);
     void update_partial_deadlines(bool is_partial);

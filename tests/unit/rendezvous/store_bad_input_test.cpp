@@ -109,6 +109,30 @@ TEST_CASE("an offence in pieces of one byte closes its connection all the same")
     }
 }
 
+TEST_CASE("a wrong magic ends its connection with its first wrong byte, wherever that is") {
+    const std::string hello = bytes_of(ValidateRequest{kStoreMagic});
+    for (std::size_t right = 1; right < hello.size(); ++right) {
+        for (const bool in_pieces : {false, true}) {
+            CAPTURE(right);
+            CAPTURE(in_pieces);
+            StoreFixture fixture;
+            RawClient offender{fixture};
+            if (in_pieces) {
+                offender.send(hello.substr(0, right));
+                CHECK(offender.has_silence());
+            }
+
+            const char wrong = static_cast<char>(hello[right] ^ 1);
+            offender.send((in_pieces ? "" : hello.substr(0, right)) + wrong);
+
+            CHECK(offender.is_closed_by_server());
+            CHECK(fixture.log.has("wrong magic"));
+            CHECK(fixture.counters().closed_handshake == 1);
+            CHECK(fixture.counters().unvalidated == 0);
+        }
+    }
+}
+
 TEST_CASE("what comes before VALIDATE isn't applied") {
     StoreFixture fixture;
     RawClient offender{fixture};
