@@ -85,6 +85,7 @@ void StoreConnection::on_bytes(std::size_t count) {
     const std::string& buffer = host_->read_buffer();
     std::size_t turn_bytes = 0;
     turn_requests_ = 0;
+    turn_replies_ = 0;
     bool is_over = false;
     bool has_more = count == first_.size();
     std::string_view bytes{first_.data(), count};
@@ -98,7 +99,7 @@ void StoreConnection::on_bytes(std::size_t count) {
         if (host_ == nullptr) {
             return;
         }
-        if (is_over) {
+        if (is_over && !is_paused_) {  // else the end is read again after what it sent
             finish();
             return;
         }
@@ -200,19 +201,23 @@ std::size_t StoreConnection::handle_requests(std::string_view bytes) {
             return used;
         }
         const std::size_t size = parser_.size();
+        const std::size_t unsent_before = unsent_.size();
         parser_.reset();
         if (!handle_request(rest.substr(0, size))) {
             return used;
         }
         used += size;
         ++turn_requests_;
-        if (is_full() || turn_requests_ >= limits::kRequestsPerTurnMax) {
+        turn_replies_ += unsent_.size() - unsent_before;
+        if (is_full() || turn_requests_ >= limits::kRequestsPerTurnMax ||
+            turn_replies_ >= limits::kReplyBytesPerTurnMax) {
             is_paused_ = true;  // the client reads first, or others are served; the rest is kept
             break;
         }
     }
     StoreCounters& counters = host_->counters();
     counters.turn_requests_most = std::max(counters.turn_requests_most, turn_requests_);
+    counters.turn_replies_longest = std::max(counters.turn_replies_longest, turn_replies_);
     return used;
 }
 
@@ -368,6 +373,7 @@ void StoreConnection::on_writable() {
     }
     is_paused_ = false;
     turn_requests_ = 0;
+    turn_replies_ = 0;
     take({});  // requests that were kept while the client didn't read go first
     if (host_ != nullptr) {
         read_on();

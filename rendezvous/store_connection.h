@@ -136,11 +136,12 @@ private:
     std::string partial_;  ///< the beginning of a request that isn't whole
     ReplyBuffer unsent_;
     std::size_t turn_requests_ = 0;   ///< handled in this turn of the loop
+    std::size_t turn_replies_ = 0;    ///< bytes of replies made in it
     std::size_t unsent_counted_ = 0;  ///< what of unsent_ the counters hold
     bool is_validated_ = false;
     bool is_reading_ = false;
     bool is_writing_ = false;
-    bool is_paused_ = false;     ///< not read from until it has taken its replies
+    bool is_paused_ = false;  ///< not read from until its turn comes, or it has taken its replies
     bool is_finishing_ = false;  ///< closes when its replies are written
 };
 

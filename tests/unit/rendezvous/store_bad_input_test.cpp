@@ -294,6 +294,53 @@ TEST_CASE("one client's flood is handled in turns of a bounded number of bytes")
     CHECK(flooding.ask(bytes_of(PingRequest{1}), 4) == from_hex("01000000"));
 }
 
+TEST_CASE("long replies to one client are made in turns of a bounded number of bytes") {
+    constexpr int kKeys = 5'000;
+    constexpr int kRequests = 100;
+    StoreFixture fixture;
+    RawClient asking{fixture};
+    asking.greet();
+    std::string sets;
+    for (int i = 0; i < kKeys; ++i) {
+        sets += bytes_of(SetRequest{fmt::format("/key/{:06}", i), "v"});
+    }
+    REQUIRE(asking.send(sets));
+    const std::size_t list_bytes = 8 + kKeys * (8 + std::string_view{"/key/000000"}.size());
+    std::string requests;
+    for (int i = 0; i < kRequests; ++i) {
+        requests += bytes_of(ListKeysRequest{});
+    }
+
+    CHECK(asking.ask(requests, kRequests * list_bytes).size() == kRequests * list_bytes);
+
+    CHECK(fixture.counters().turn_replies_longest < limits::kReplyBytesPerTurnMax + list_bytes);
+    CHECK(asking.ask(bytes_of(PingRequest{1}), 4) == from_hex("01000000"));
+}
+
+TEST_CASE("a half-close behind requests with long replies loses none, however they are cut") {
+    const std::string value(600 * limits::kKiB, 'v');
+    for (int key_bytes = 1; key_bytes <= 40; ++key_bytes) {
+        CAPTURE(key_bytes);
+        StoreFixture fixture;
+        RawClient client{fixture};
+        client.greet();
+        const std::string key(static_cast<std::size_t>(key_bytes), 'k');
+        REQUIRE(client.send(bytes_of(SetRequest{key, value})));
+        const std::string get = bytes_of(GetRequest{key});
+        const std::size_t count = 320 / get.size();
+        std::string requests;
+        for (std::size_t i = 0; i < count; ++i) {
+            requests += get;
+        }
+
+        client.send_some(requests);
+        client.close_sending();
+
+        const std::size_t due = count * (8 + value.size());
+        CHECK(client.receive(due).size() == due);
+    }
+}
+
 TEST_CASE("a wait on 100000 keys is served and what it takes comes back") {
     StoreFixture fixture;
     std::vector<std::string> names;
