@@ -1,5 +1,6 @@
 #include "rendezvous/store_server.h"
 
+#include "rendezvous/block_pool.h"
 #include "rendezvous/heap_use.h"
 #include "rendezvous/listen_socket.h"
 #include "rendezvous/store_connection.h"
@@ -142,6 +143,7 @@ private:
     tcp::endpoint endpoint_;
     KvState state_;
     StoreCounters counters_;
+    std::shared_ptr<BlockPool> connection_blocks_ = std::make_shared<BlockPool>();
     std::unordered_map<ClientId, std::shared_ptr<StoreConnection>> connections_;
     std::uint64_t last_id_ = 0;
     std::array<Queue, 3> queues_;  ///< by kind of deadline, each in order of time
@@ -220,7 +222,9 @@ void StoreServer::Implementation::admit(Accepted accepted) {
         return;
     }
     const ClientId id{++last_id_};
-    const auto connection = std::make_shared<StoreConnection>(std::move(accepted), id, *this);
+    const auto connection = std::allocate_shared<StoreConnection>(
+        PoolAllocator<StoreConnection>{connection_blocks_}, std::move(accepted), id, *this
+    );
     connections_.emplace(id, connection);
     counters_.connections = connections_.size();
     ++counters_.unvalidated;
