@@ -219,6 +219,11 @@ TEST_CASE("a client that stays keeps nothing of its long requests and replies") 
         remove += bytes_of(DeleteKeyRequest{names[static_cast<std::size_t>(i)]});
     }
 
+    constexpr std::size_t kShared = 3'000;  // values that are long enough to be shared
+    const std::string shared_value(4 * limits::kKiB, 's');
+    const std::vector<std::string_view> shared(kShared, "/shared");
+    const std::string set_shared = bytes_of(SetRequest{"/shared", shared_value});
+
     struct Long {
         const char* name;
         std::string bytes;
@@ -232,6 +237,9 @@ TEST_CASE("a client that stays keeps nothing of its long requests and replies") 
          8 * kValues},
         {"a check of many keys", bytes_of(CheckRequest{all}), 1},
         {"a reply with many values", bytes_of(MultiGetRequest{all}), 8 * kKeys},
+        {"a reply with a value many times",
+         set_shared + bytes_of(MultiGetRequest{shared}) + bytes_of(DeleteKeyRequest{"/shared"}),
+         kShared * (8 + shared_value.size()) + 8},
         {"a wait for many keys, taken back",
          bytes_of(WaitRequest{all}) + bytes_of(CancelWaitRequest{}),
          1},
