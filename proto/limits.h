@@ -26,14 +26,21 @@ inline constexpr std::size_t kUnvalidatedConnectionsMax = 16'384;
 inline constexpr std::size_t kReadChunkBytes =
     256 * kKiB;  ///< of the one read buffer of a server: values that fit are copied once
 inline constexpr std::size_t kUnsentBytesMax = 8 * kMiB;  ///< above it a client isn't read from
-inline constexpr int kAcceptsPerTurnMax = 64;             ///< before other clients have their turn
+inline constexpr std::size_t kTrimBytesMin =
+    1 * kMiB;  ///< freed since the most that was held, before it goes back to the system
+inline constexpr std::size_t kTrimPiecesMax =
+    200'000;  ///< allocations that live: looking at as many free ones takes 13 ms
+inline constexpr std::chrono::milliseconds kTrimDelay{250};  ///< for more to be freed with it
+inline constexpr int kAcceptsPerTurnMax = 64;  ///< before other clients have their turn
 inline constexpr std::chrono::minutes kForeignRunTimeout{
     10};  ///< after its last connection the keys of a foreign torchrun go
 inline constexpr std::size_t kForeignUsesMax =
     1'048'576;  ///< pairs of a connection and a foreign run that are remembered
 inline constexpr std::size_t kKeysRemovedPerTurnMax = 4'096;  ///< of those that are due
 inline constexpr std::size_t kRequestsPerTurnMax =
-    4'096;                                  ///< of one client: more are answered after the others
+    4'096;  ///< of one client: more are answered after the others
+inline constexpr std::size_t kReplyBytesPerTurnMax =
+    1 * kMiB;  ///< after which one client's further requests wait for their next turn
 inline constexpr int kReadsPerTurnMax = 4;  ///< of one client, for the same reason
 inline constexpr std::chrono::seconds kHandshakeTimeout{10};
 inline constexpr std::chrono::seconds kProgressTimeout{60};  ///< partial request, unread reply

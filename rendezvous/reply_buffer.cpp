@@ -129,7 +129,7 @@ void ReplyBuffer::clear() {
     if (is_small) {
         std::get<std::string>(pieces_.front()).clear();
     } else {
-        pieces_ = {};
+        std::vector<Piece>{}.swap(pieces_);  // an assignment of {} would keep the memory
     }
     first_ = 0;
     offset_ = 0;

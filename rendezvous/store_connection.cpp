@@ -85,6 +85,7 @@ void StoreConnection::on_bytes(std::size_t count) {
     const std::string& buffer = host_->read_buffer();
     std::size_t turn_bytes = 0;
     turn_requests_ = 0;
+    turn_replies_ = 0;
     bool is_over = false;
     bool has_more = count == first_.size();
     std::string_view bytes{first_.data(), count};
@@ -98,7 +99,7 @@ void StoreConnection::on_bytes(std::size_t count) {
         if (host_ == nullptr) {
             return;
         }
-        if (is_over) {
+        if (is_over && !is_paused_) {  // else the end is read again after what it sent
             finish();
             return;
         }
@@ -139,14 +140,17 @@ void StoreConnection::take(std::string_view bytes) {
         }
         if (used > 0) {
             host_->counters().partial_bytes -= partial_.size();
-            std::string rest = partial_.substr(used);
-            partial_ = {};
-            keep_partial(rest);
+            std::string rest;
+            rest.swap(partial_);  // an assignment would keep the memory of the longest request
+            keep_partial(std::string_view{rest}.substr(used));
         } else {
             update_partial_deadlines(true);
         }
     }
     flush();
+    if (host_ != nullptr) {
+        host_->note_memory();
+    }
     if (host_ != nullptr && is_paused_) {
         wait_writable();  // the rest has its turn after other clients
     }
@@ -197,26 +201,30 @@ std::size_t StoreConnection::handle_requests(std::string_view bytes) {
             return used;
         }
         const std::size_t size = parser_.size();
+        const std::size_t unsent_before = unsent_.size();
         parser_.reset();
         if (!handle_request(rest.substr(0, size))) {
             return used;
         }
         used += size;
         ++turn_requests_;
-        if (is_full() || turn_requests_ >= limits::kRequestsPerTurnMax) {
+        turn_replies_ += unsent_.size() - unsent_before;
+        if (is_full() || turn_requests_ >= limits::kRequestsPerTurnMax ||
+            turn_replies_ >= limits::kReplyBytesPerTurnMax) {
             is_paused_ = true;  // the client reads first, or others are served; the rest is kept
             break;
         }
     }
     StoreCounters& counters = host_->counters();
     counters.turn_requests_most = std::max(counters.turn_requests_most, turn_requests_);
+    counters.turn_replies_longest = std::max(counters.turn_replies_longest, turn_replies_);
     return used;
 }
 
 /// Which dialect the first bytes are; true when the store's requests follow.
 bool StoreConnection::handle_opening(std::string_view bytes) {
     if (bytes.front() == '\0' && host_->options().serve_store) {
-        return true;
+        return is_greeting(bytes);
     }
     if (bytes.front() == kAgentMagic[0] && host_->options().on_agent) {
         host_->hand_over(*this, host_->options().on_agent, bytes);
@@ -236,6 +244,19 @@ bool StoreConnection::handle_opening(std::string_view bytes) {
     }
     ++host_->counters().closed_handshake;
     close("neither a store's client nor an agent");
+    return false;
+}
+
+/// The first bytes are those of a VALIDATE, as far as they go; a wrong one ends the connection at
+/// once, whatever might follow it.
+bool StoreConnection::is_greeting(std::string_view bytes) {
+    std::string greeting;
+    encode_request(ValidateRequest{kStoreMagic}, greeting);
+    if (bytes.starts_with(greeting) || std::string_view{greeting}.starts_with(bytes)) {
+        return true;
+    }
+    ++host_->counters().closed_handshake;
+    close("wrong magic number");
     return false;
 }
 
@@ -344,11 +365,15 @@ void StoreConnection::wait_writable() {
 void StoreConnection::on_writable() {
     host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
     flush();
+    if (host_ != nullptr) {
+        host_->note_memory();
+    }
     if (host_ == nullptr || !is_paused_ || is_full()) {
         return;
     }
     is_paused_ = false;
     turn_requests_ = 0;
+    turn_replies_ = 0;
     take({});  // requests that were kept while the client didn't read go first
     if (host_ != nullptr) {
         read_on();
@@ -377,7 +402,7 @@ void StoreConnection::close(std::string_view reason) {
     counters.unsent_bytes -= unsent_counted_;
     error_code ignored;  // closing frees the descriptor whatever it says
     socket_.close(ignored);
-    partial_ = {};
+    std::string{}.swap(partial_);
     unsent_.clear();
     host.closed(*this, reason);
 }

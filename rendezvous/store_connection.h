@@ -50,6 +50,9 @@ public:
         std::string_view first_bytes
     ) = 0;
 
+    /// What this connection holds has changed, and so may what the state does.
+    virtual void note_memory() = 0;
+
     /// Logs the reason and forgets the connection. `reason` empty: the client went by itself.
     virtual void closed(StoreConnection& connection, std::string_view reason) = 0;
 };
@@ -110,6 +113,7 @@ private:
     void take(std::string_view bytes);
     std::size_t handle_requests(std::string_view bytes);
     bool handle_opening(std::string_view bytes);
+    bool is_greeting(std::string_view bytes);
     void answer_http();
     void keep_partial(std::string_view rest);
     void update_partial_deadlines(bool is_partial);
@@ -132,11 +136,12 @@ private:
     std::string partial_;  ///< the beginning of a request that isn't whole
     ReplyBuffer unsent_;
     std::size_t turn_requests_ = 0;   ///< handled in this turn of the loop
+    std::size_t turn_replies_ = 0;    ///< bytes of replies made in it
     std::size_t unsent_counted_ = 0;  ///< what of unsent_ the counters hold
     bool is_validated_ = false;
     bool is_reading_ = false;
     bool is_writing_ = false;
-    bool is_paused_ = false;     ///< not read from until it has taken its replies
+    bool is_paused_ = false;  ///< not read from until its turn comes, or it has taken its replies
     bool is_finishing_ = false;  ///< closes when its replies are written
 };
 

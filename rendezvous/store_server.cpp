@@ -1,5 +1,7 @@
 #include "rendezvous/store_server.h"
 
+#include "rendezvous/block_pool.h"
+#include "rendezvous/heap_use.h"
 #include "rendezvous/listen_socket.h"
 #include "rendezvous/store_connection.h"
 
@@ -8,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +42,7 @@ public:
           state_(options_.kv_limits),
           timer_(io_context),
           stop_timer_(io_context),
+          trim_timer_(io_context),
           read_buffer_(limits::kReadChunkBytes, '\0'),
           reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
 
@@ -60,11 +64,13 @@ public:
         close_connections();
         timer_.cancel();
         stop_timer_.cancel();
+        trim_timer_.cancel();
     }
 
     void begin_round(std::vector<std::string> addresses) {
         close_connections();
         state_ = KvState{options_.kv_limits};
+        note_memory();
         round_addresses_ = std::move(addresses);
     }
 
@@ -113,6 +119,7 @@ public:
         const StoreServerOptions::Handover& handover,
         std::string_view first_bytes
     ) override;
+    void note_memory() override;
     void closed(StoreConnection& connection, std::string_view reason) override;
 
 private:
@@ -124,6 +131,7 @@ private:
     void close_connections();
     void arm_timer();
     void on_timer();
+    void arm_trim();
     void finish_if_empty();
     [[nodiscard]] bool is_of_round(ClientId client) const;
     [[nodiscard]] std::chrono::milliseconds length_of(Deadline deadline) const;
@@ -135,12 +143,16 @@ private:
     tcp::endpoint endpoint_;
     KvState state_;
     StoreCounters counters_;
+    std::shared_ptr<BlockPool> connection_blocks_ = std::make_shared<BlockPool>();
     std::unordered_map<ClientId, std::shared_ptr<StoreConnection>> connections_;
     std::uint64_t last_id_ = 0;
     std::array<Queue, 3> queues_;  ///< by kind of deadline, each in order of time
     asio::steady_timer timer_;
     asio::steady_timer stop_timer_;
     std::optional<Clock::time_point> timer_at_;
+    HeapUse heap_use_;
+    asio::steady_timer trim_timer_;
+    bool is_trim_armed_ = false;
     std::string read_buffer_;
     int reserve_;  ///< given up for a moment to turn a connection away when no other is left
     std::function<void()> done_;
@@ -210,7 +222,9 @@ void StoreServer::Implementation::admit(Accepted accepted) {
         return;
     }
     const ClientId id{++last_id_};
-    const auto connection = std::make_shared<StoreConnection>(std::move(accepted), id, *this);
+    const auto connection = std::allocate_shared<StoreConnection>(
+        PoolAllocator<StoreConnection>{connection_blocks_}, std::move(accepted), id, *this
+    );
     connections_.emplace(id, connection);
     counters_.connections = connections_.size();
     ++counters_.unvalidated;
@@ -304,6 +318,7 @@ void StoreServer::Implementation::closed(StoreConnection& connection, std::strin
     asio::post(io_context_, [keep_alive = found->second] { static_cast<void>(keep_alive); });
     connections_.erase(found);
     counters_.connections = connections_.size();
+    note_memory();
     finish_if_empty();
 }
 
@@ -311,6 +326,7 @@ void StoreServer::Implementation::finish_if_empty() {
     if (done_ && connections_.empty()) {
         timer_.cancel();
         stop_timer_.cancel();
+        trim_timer_.cancel();
         asio::post(io_context_, std::exchange(done_, {}));
     }
 }
@@ -383,7 +399,45 @@ void StoreServer::Implementation::on_timer() {
         }
     }
     state_.expire(now);
+    note_memory();
     arm_timer();
+}
+
+// ---- memory
+
+void StoreServer::Implementation::note_memory() {
+    constexpr std::size_t kKeyBytes = 100;  // besides the key and its value
+    constexpr std::size_t kConnectionBytes = 1'200;
+    constexpr std::size_t kConnectionPieces = 8;
+    const KvCounters& state = state_.counters();
+    const std::size_t small = state.keys + state.queues + state.registrations;
+    heap_use_.holds(
+        state.bytes + kKeyBytes * small + kConnectionBytes * counters_.connections +
+            counters_.partial_bytes + counters_.unsent_bytes,
+        2 * small + kConnectionPieces * counters_.connections
+    );
+    if (heap_use_.is_due() && !is_trim_armed_) {
+        arm_trim();
+    }
+}
+
+/// A little later, so that a crowd that leaves counts once.
+void StoreServer::Implementation::arm_trim() {
+    is_trim_armed_ = true;
+    trim_timer_.expires_after(limits::kTrimDelay);
+    trim_timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+        const auto self = weak.lock();
+        if (error || self == nullptr) {
+            return;
+        }
+        self->is_trim_armed_ = false;
+        if (self->heap_use_.is_due()) {
+            self->heap_use_.trimmed();
+#ifdef __GLIBC__
+            ::malloc_trim(0);
+#endif
+        }
+    });
 }
 
 // ---- the public face

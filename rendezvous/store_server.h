@@ -75,6 +75,7 @@ struct StoreCounters {
     std::size_t turn_requests_most = 0;  ///< of one client in one turn of the loop
     std::size_t turn_bytes_longest =
         0;  ///< most bytes handled for one client in one turn of the loop
+    std::size_t turn_replies_longest = 0;  ///< most bytes of replies made in one such turn
 };
 
 class StoreServer {

@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -56,8 +57,17 @@ public:
         }
     }
 
-    void greet() const {
-        static_cast<void>(::send(fd_, kGreeting.data(), kGreeting.size(), MSG_NOSIGNAL));
+    void greet() const { send(kGreeting); }
+
+    /// All of it, unless the peer closes.
+    void send(std::string_view bytes) const {
+        while (!bytes.empty()) {
+            const ssize_t count = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+            if (count <= 0) {
+                return;
+            }
+            bytes.remove_prefix(static_cast<std::size_t>(count));
+        }
     }
 
     [[nodiscard]] bool is_answered() const {
@@ -72,6 +82,39 @@ private:
 std::ptrdiff_t descriptors_of(pid_t pid) {
     const std::filesystem::directory_iterator begin{"/proc/" + std::to_string(pid) + "/fd"};
     return std::distance(begin, std::filesystem::directory_iterator{});
+}
+
+// The address sanitizer keeps what is freed for a while.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kFreedMemoryStays = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+constexpr bool kFreedMemoryStays = true;
+#else
+constexpr bool kFreedMemoryStays = false;
+#endif
+#else
+constexpr bool kFreedMemoryStays = false;
+#endif
+
+/// Resident, in KiB.
+long memory_of(pid_t pid) {
+    std::ifstream status{"/proc/" + std::to_string(pid) + "/status"};
+    constexpr std::string_view kLabel = "VmRSS:";
+    for (std::string line; std::getline(status, line);) {
+        if (line.starts_with(kLabel)) {
+            return std::stol(line.substr(kLabel.size()));
+        }
+    }
+    return 0;
+}
+
+std::string length(std::size_t bytes) {
+    std::string text;
+    for (unsigned shift = 0; shift < 64; shift += 8) {
+        text.push_back(static_cast<char>(bytes >> shift));
+    }
+    return text;
 }
 
 /// Room for the burst in this process; false where the machine doesn't give it.
@@ -128,6 +171,50 @@ TEST_CASE("2000 connections in one burst are served with a soft limit of 256 des
         CHECK(probe.is_answered());
     }
     CHECK(descriptors_of(daemon.pid()) <= before + 1);
+
+    daemon.send_signal(SIGTERM);
+    CHECK(daemon.finish().exit_code == 0);
+}
+
+TEST_CASE("what large values took goes back to the system while their client stays") {
+    if (kFreedMemoryStays) {
+        MESSAGE("skipped: the address sanitizer keeps freed memory");
+        return;
+    }
+    constexpr int kValues = 6;
+    constexpr std::size_t kValueBytes = 8U << 20U;
+    constexpr long kMuch = kValues * static_cast<long>(kValueBytes >> 10U);
+    Command daemon({
+        .argv = {program("ddprund"), "--store_only", "--listen", "127.0.0.1:0"},
+        .deadline = 100s,
+    });
+    const auto line = daemon.wait_for_line("listening on ");
+    REQUIRE(line);
+    const Client client{static_cast<std::uint16_t>(std::stoi(line->substr(line->rfind(':') + 1)))};
+    client.greet();
+    REQUIRE(client.is_answered());
+    const long before = memory_of(daemon.pid());
+
+    std::string pairs;
+    for (int i = 0; i < kValues; ++i) {
+        pairs +=
+            length(1) + std::to_string(i) + length(kValueBytes) + std::string(kValueBytes, 'v');
+    }
+    client.send("\x0b" + length(kValues) + pairs);  // MULTI_SET
+    client.send(kGreeting.substr(5));
+    REQUIRE(client.is_answered());
+    CHECK(memory_of(daemon.pid()) > before + kMuch / 2);
+
+    for (int i = 0; i < kValues; ++i) {
+        client.send("\x01" + length(1) + std::to_string(i) + length(0));  // SET to nothing
+    }
+    const auto deadline = std::chrono::steady_clock::now() + 30s;
+    while (memory_of(daemon.pid()) > before + kMuch / 8 &&
+           std::chrono::steady_clock::now() < deadline) {
+        client.send(kGreeting.substr(5));  // PING
+        REQUIRE(client.is_answered());
+    }
+    CHECK(memory_of(daemon.pid()) <= before + kMuch / 8);
 
     daemon.send_signal(SIGTERM);
     CHECK(daemon.finish().exit_code == 0);

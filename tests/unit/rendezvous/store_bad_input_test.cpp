@@ -109,6 +109,30 @@ TEST_CASE("an offence in pieces of one byte closes its connection all the same")
     }
 }
 
+TEST_CASE("a wrong magic ends its connection with its first wrong byte, wherever that is") {
+    const std::string hello = bytes_of(ValidateRequest{kStoreMagic});
+    for (std::size_t right = 1; right < hello.size(); ++right) {
+        for (const bool in_pieces : {false, true}) {
+            CAPTURE(right);
+            CAPTURE(in_pieces);
+            StoreFixture fixture;
+            RawClient offender{fixture};
+            if (in_pieces) {
+                offender.send(hello.substr(0, right));
+                CHECK(offender.has_silence());
+            }
+
+            const char wrong = static_cast<char>(hello[right] ^ 1);
+            offender.send((in_pieces ? "" : hello.substr(0, right)) + wrong);
+
+            CHECK(offender.is_closed_by_server());
+            CHECK(fixture.log.has("wrong magic"));
+            CHECK(fixture.counters().closed_handshake == 1);
+            CHECK(fixture.counters().unvalidated == 0);
+        }
+    }
+}
+
 TEST_CASE("what comes before VALIDATE isn't applied") {
     StoreFixture fixture;
     RawClient offender{fixture};
@@ -268,6 +292,53 @@ TEST_CASE("one client's flood is handled in turns of a bounded number of bytes")
         fixture.counters().turn_bytes_longest <= limits::kReadChunkBytes * limits::kReadsPerTurnMax
     );
     CHECK(flooding.ask(bytes_of(PingRequest{1}), 4) == from_hex("01000000"));
+}
+
+TEST_CASE("long replies to one client are made in turns of a bounded number of bytes") {
+    constexpr int kKeys = 5'000;
+    constexpr int kRequests = 100;
+    StoreFixture fixture;
+    RawClient asking{fixture};
+    asking.greet();
+    std::string sets;
+    for (int i = 0; i < kKeys; ++i) {
+        sets += bytes_of(SetRequest{fmt::format("/key/{:06}", i), "v"});
+    }
+    REQUIRE(asking.send(sets));
+    const std::size_t list_bytes = 8 + kKeys * (8 + std::string_view{"/key/000000"}.size());
+    std::string requests;
+    for (int i = 0; i < kRequests; ++i) {
+        requests += bytes_of(ListKeysRequest{});
+    }
+
+    CHECK(asking.ask(requests, kRequests * list_bytes).size() == kRequests * list_bytes);
+
+    CHECK(fixture.counters().turn_replies_longest < limits::kReplyBytesPerTurnMax + list_bytes);
+    CHECK(asking.ask(bytes_of(PingRequest{1}), 4) == from_hex("01000000"));
+}
+
+TEST_CASE("a half-close behind requests with long replies loses none, however they are cut") {
+    const std::string value(600 * limits::kKiB, 'v');
+    for (int key_bytes = 1; key_bytes <= 40; ++key_bytes) {
+        CAPTURE(key_bytes);
+        StoreFixture fixture;
+        RawClient client{fixture};
+        client.greet();
+        const std::string key(static_cast<std::size_t>(key_bytes), 'k');
+        REQUIRE(client.send(bytes_of(SetRequest{key, value})));
+        const std::string get = bytes_of(GetRequest{key});
+        const std::size_t count = 320 / get.size();
+        std::string requests;
+        for (std::size_t i = 0; i < count; ++i) {
+            requests += get;
+        }
+
+        client.send_some(requests);
+        client.close_sending();
+
+        const std::size_t due = count * (8 + value.size());
+        CHECK(client.receive(due).size() == due);
+    }
 }
 
 TEST_CASE("a wait on 100000 keys is served and what it takes comes back") {

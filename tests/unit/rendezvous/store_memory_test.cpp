@@ -199,6 +199,68 @@ TEST_CASE("an idle connection costs less than 1.5 KiB and gives it back") {
     CHECK((full - heap_bytes()) / kMany > 100);
 }
 
+TEST_CASE("a client that stays keeps nothing of its long requests and replies") {
+    constexpr int kKeys = 100'000;
+    constexpr int kValues = 4;
+    std::vector<std::string> names;
+    for (int i = 0; i < kKeys; ++i) {
+        names.push_back(fmt::format("/key/{}", i));
+    }
+    const std::vector<std::string_view> all{names.begin(), names.end()};
+    std::string values;
+    MultiSetRequest set;
+    const std::string long_value(limits::kMiB, 'v');
+    for (int i = 0; i < kValues; ++i) {
+        set.pairs.emplace_back(names[static_cast<std::size_t>(i)], long_value);
+    }
+    encode_request(set, values);
+    std::string remove;
+    for (int i = 0; i < kValues; ++i) {
+        remove += bytes_of(DeleteKeyRequest{names[static_cast<std::size_t>(i)]});
+    }
+
+    constexpr std::size_t kShared = 3'000;  // values that are long enough to be shared
+    const std::string shared_value(4 * limits::kKiB, 's');
+    const std::vector<std::string_view> shared(kShared, "/shared");
+    const std::string set_shared = bytes_of(SetRequest{"/shared", shared_value});
+
+    struct Long {
+        const char* name;
+        std::string bytes;
+        std::size_t reply_bytes;
+    };
+
+    const std::vector<Long> requests{
+        {"a request of 4 MiB", values + remove, 8 * kValues},
+        {"4 MiB and the begin of another request",
+         values + remove + values.substr(0, 100),
+         8 * kValues},
+        {"a check of many keys", bytes_of(CheckRequest{all}), 1},
+        {"a reply with many values", bytes_of(MultiGetRequest{all}), 8 * kKeys},
+        {"a reply with a value many times",
+         set_shared + bytes_of(MultiGetRequest{shared}) + bytes_of(DeleteKeyRequest{"/shared"}),
+         kShared * (8 + shared_value.size()) + 8},
+        {"a wait for many keys, taken back",
+         bytes_of(WaitRequest{all}) + bytes_of(CancelWaitRequest{}),
+         1},
+    };
+    for (const Long& request : requests) {
+        CAPTURE(request.name);
+        StoreFixture fixture;
+        RawClient client{fixture};
+        client.greet();
+        const std::size_t before = heap_bytes();
+
+        {
+            const std::string reply = client.ask(request.bytes, request.reply_bytes);
+            CHECK(reply.size() == request.reply_bytes);
+        }
+        fixture.run_ready();
+
+        CHECK(heap_bytes() < before + kKeptBytes);
+    }
+}
+
 TEST_CASE("keys and values cost less than twice their bytes") {
     StoreFixture fixture;
     RawClient client{fixture};
