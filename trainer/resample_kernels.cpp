@@ -128,7 +128,7 @@ __attribute__((target("avx2"))) void blend_avx2(
             const __m256i weight = _mm256_set1_epi32(weights[k]);
             const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in));
             const __m256i first = _mm256_cvtepu8_epi32(values);
-            const __m256i second = _mm256_cvtepu8_epi32(_mm_srli_si128(values, 8));
+            const __m256i second = _mm256_cvtepu8_epi32(_mm_unpackhi_epi64(values, values));
             low = _mm256_add_epi32(low, _mm256_mullo_epi32(first, weight));
             high = _mm256_add_epi32(high, _mm256_mullo_epi32(second, weight));
             in += stride;
