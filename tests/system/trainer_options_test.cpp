@@ -420,6 +420,46 @@ TEST_CASE("kill -9 of a --spawn parent leaves no worker behind") {
     CHECK(job.left_behind(10s) == "");
 }
 
+TEST_CASE("scripts/scaling has a line for each number of ranks, and draws them") {
+    const TemporaryFolder folder;
+    Words argv{
+        DDPRUN_PYTHON,
+        DDPRUN_SOURCE_DIR "/scripts/scaling",
+        "--bin=" + fs::path(program("trainer")).parent_path().string(),
+        "--ranks=2",
+        "--steps=8",
+        "--svg=" + folder.path("s.svg")};
+    const Words words = tiny({});
+    argv.insert(argv.end(), words.begin(), words.end());
+
+    const CommandResult result = run_command({.argv = argv, .deadline = kDeadline});
+
+    check_ok(result);
+    CHECK(result.out.find("\n    1 ") != std::string::npos);
+    CHECK(result.out.find("\n    2 ") != std::string::npos);
+    CHECK(count_of(result.out, "100%") >= 2);  // of one rank
+    const std::string svg = read_file(folder.path("s.svg"));
+    CHECK(svg.starts_with("<svg "));
+    CHECK(count_of(svg, "<circle ") == 4);
+    CHECK(svg.ends_with("</svg>\n"));
+}
+
+TEST_CASE("scripts/scaling says in a line what is wrong with a step count or a folder") {
+    const CommandResult few = run_command({
+        .argv = {DDPRUN_PYTHON, DDPRUN_SOURCE_DIR "/scripts/scaling", "--steps=5"},
+        .deadline = kDeadline,
+    });
+    CHECK(few.exit_code == 2);
+    CHECK(few.err.find("--steps: more than the 5") != std::string::npos);
+    const TemporaryFolder folder;
+    const CommandResult unbuilt = run_command({
+        .argv = {DDPRUN_PYTHON, DDPRUN_SOURCE_DIR "/scripts/scaling", "--bin=" + folder.path()},
+        .deadline = kDeadline,
+    });
+    CHECK(unbuilt.exit_code == 1);
+    CHECK(unbuilt.err.find("run scripts/build first") != std::string::npos);
+}
+
 TEST_SUITE_END();
 
 }  // namespace
