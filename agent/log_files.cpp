@@ -237,7 +237,7 @@ LogFiles::~LogFiles() {
     if (hangs) {
         // It may stand in a write that never returns, and it owns what it uses: the end of the
         // process is its end.
-        static_cast<void>(thread_.release());
+        thread_->detach();
         return;
     }
     thread_->join();
