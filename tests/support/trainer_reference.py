@@ -4,6 +4,7 @@ Prints lines of a name and numbers; each CASE is described at its function. Inpu
 their indices, so that both sides have them without files.
 """
 
+import os
 import sys
 
 import torch
