@@ -427,7 +427,7 @@ TEST_CASE("scripts/scaling has a line for each number of ranks, and draws them")
         DDPRUN_SOURCE_DIR "/scripts/scaling",
         "--bin=" + fs::path(program("trainer")).parent_path().string(),
         "--ranks=2",
-        "--steps=8",
+        "--steps=6",
         "--svg=" + folder.path("s.svg")};
     const Words words = tiny({});
     argv.insert(argv.end(), words.begin(), words.end());
