@@ -89,8 +89,10 @@ void resample_with(
     DDPRUN_ASSERT(source.area.top <= rows.low && rows.high <= source.area.bottom());
     const std::size_t row_bytes = static_cast<std::size_t>(columns.outputs()) * kPixelBytes;
     const std::size_t height = static_cast<std::size_t>(rows.high - rows.low);
-    // Of an input with an odd number of rows the last window may have a weight of 0 for one more.
-    scratch.narrowed.resize((height + 1) * row_bytes + kKernelSlack);
+    // The last windows may have weights of 0 for rows behind the last one that is wanted: fewer
+    // than a window has.
+    const std::size_t spare = static_cast<std::size_t>(rows.taps);
+    scratch.narrowed.resize((height + spare) * row_bytes + kKernelSlack);
     scratch.row.resize(row_bytes + kKernelSlack);
     for (int y = rows.low; y < rows.high; ++y) {
         kernels.narrow(

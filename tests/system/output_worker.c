@@ -52,9 +52,11 @@ int main(int argc, char** argv) {
         }
         line[length] = '\n';
         if (!write_all(line, length + 1, in_pieces ? 3 : length + 1)) {
+            free(line);
             return 1;
         }
     }
+    free(line);
     char path[4096];
     snprintf(path, sizeof path, "%s/sum.%s", argv[1], rank);
     FILE* file = fopen(path, "w");
