@@ -37,8 +37,11 @@ int thread_count(const Options& options, const WorkerPlace& place) {
 }
 
 /// Activations and gradients are the same blocks in every step: given back to the system after each
-/// and fetched again page by page, they cost a tenth of the step.
+/// and fetched again page by page, they cost a tenth of the step. One arena: with one for each
+/// thread an epoch's new loader threads leave their blocks in other holes each time, and memory
+/// creeps up by megabytes over thousands of steps.
 void keep_memory() {
+    ::mallopt(M_ARENA_MAX, 1);
     ::mallopt(M_MMAP_MAX, 0);  // the threshold can't go above 32 MiB, and blocks are larger
     ::mallopt(M_TRIM_THRESHOLD, -1);
     ::mallopt(M_TOP_PAD, 64 * 1024 * 1024);
