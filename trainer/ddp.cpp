@@ -268,7 +268,9 @@ at::Tensor DistributedDataParallel::forward(const std::function<at::Tensor()>& m
 void DistributedDataParallel::before_forward() {
     const bool grad = torch::GradMode::is_enabled();
     if (grad && sync_) {
-        logger_->set_runtime_stats_and_log();
+        if (timed_) {
+            logger_->set_runtime_stats_and_log();
+        }
         reducer_->prepare_for_forward();
     }
     // Before the activations take their memory: old and new buckets exist together for a moment.
@@ -284,6 +286,11 @@ void DistributedDataParallel::rebuild_buckets() {
     if (reducer_->rebuild_buckets()) {
         rebuilt_ = true;
     }
+}
+
+void DistributedDataParallel::prepare_for_capture() {
+    timed_ = false;
+    reducer_->set_ddp_runtime_logging_sample_rate(std::numeric_limits<int>::max());
 }
 
 void DistributedDataParallel::sync_buffers() {

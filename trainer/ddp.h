@@ -108,6 +108,10 @@ public:
     /// `bucket_indices` is the layout of the next step. After a backward pass.
     void rebuild_buckets();
 
+    /// From now on passes leave out what can't be recorded in a CUDA graph: timing() keeps what it
+    /// has. After the buckets were rebuilt, and eleven synchronised passes, which Reducer times.
+    void prepare_for_capture();
+
     /// Whether the buckets have been rebuilt in the order of the first backward pass.
     [[nodiscard]] bool buckets_rebuilt() const { return rebuilt_; }
 
@@ -145,6 +149,7 @@ private:
     bool sync_ = true;         ///< the coming backward pass synchronises
     bool buffers_due_ = true;  ///< the last forward pass was a synchronising one
     bool rebuilt_ = false;
+    bool timed_ = true;              ///< statistics are kept
     std::shared_ptr<bool> delayed_;  ///< static graph: the first all-reduce has been put off
 };
 

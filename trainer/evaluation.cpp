@@ -20,19 +20,21 @@ Outcome<EvaluationResult> evaluate(const EvaluationJob& job, TrainStep& step) {
          .workers = job.options.workers,
          .training = false,
          .epoch = 0,
-         .bad = &job.bad}
+         .bad = &job.bad,
+         .make_memory = pinned_memory(job.form.device)}
     );
+    DeviceBatches batches(loader, job.form);
     at::Tensor sums = torch::zeros({5}, at::kDouble);
     for (std::int64_t left = loader.batches(); left > 0 && stop_signal::pending() == 0; --left) {
-        auto batch = loader.next();
+        auto batch = batches.next();
         if (!batch) {
             return input_failed(batch.error());
         }
         if ((*batch)->size == 0) {
             continue;  // every picture of it was broken
         }
-        const at::Tensor output = step.evaluate(images_of(**batch, job.form));
-        sums.narrow(0, 0, 2) += count_top(output, labels_of(**batch, job.form)).to(at::kCPU);
+        const at::Tensor output = step.evaluate((*batch)->images);
+        sums.narrow(0, 0, 2) += count_top(output, (*batch)->labels).to(at::kCPU);
         sums[2] += static_cast<double>((*batch)->size);
     }
     const int signal = stop_signal::pending();

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "trainer/bad_samples.h"
-#include "trainer/batch_tensors.h"
 #include "trainer/data.h"
+#include "trainer/device_batches.h"
 #include "trainer/options.h"
 #include "trainer/outcome.h"
 #include "trainer/process_group.h"

@@ -9,6 +9,8 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <string>
 
 namespace c10d {
@@ -25,12 +27,32 @@ struct NcclOptions {
     std::chrono::milliseconds timeout{0};
 };
 
+/// Work for the device, recorded once and run again without the host's part of it (a CUDA graph).
+/// All of its memory is that of the recording: inputs are written into the same tensors each time.
+class StepGraph {
+public:
+    StepGraph() = default;
+    StepGraph(const StepGraph&) = delete;
+    StepGraph& operator=(const StepGraph&) = delete;
+    virtual ~StepGraph() = default;
+
+    /// Records what `work` puts on the current stream, which must not be the default one. Nothing
+    /// of it is executed. Once. Throws where `work` waits for the device.
+    virtual void capture(const std::function<void()>& work) = 0;
+
+    /// Puts the recorded work on the current stream.
+    virtual void replay() = 0;
+};
+
 /// The module's table of functions. They throw c10::Error.
 struct GpuModule {
     int (*device_count)();
     void (*select_device)(int device);
     void (*synchronize)();
     std::string (*device_name)(int device);
+    /// From now on this thread's work goes to a stream of its own, as a StepGraph wants it.
+    void (*use_own_stream)(int device);
+    std::unique_ptr<StepGraph> (*make_step_graph)();
     c10::intrusive_ptr<c10d::Backend> (*make_nccl
     )(const c10::intrusive_ptr<c10d::Store>& store, const NcclOptions& options);
 };

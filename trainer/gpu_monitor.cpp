@@ -59,11 +59,15 @@ struct GpuMonitor::Library {
     int (*name)(Device, char*, unsigned int) = nullptr;
     int (*utilization)(Device, Utilization*) = nullptr;
     int (*memory)(Device, Memory*) = nullptr;
+    int (*p2p_status)(Device, Device, int, int*) = nullptr;  ///< null in an old library
 };
 
 namespace {
 
 constexpr int kSuccess = 0;
+constexpr int kP2pRead = 0;  ///< NVML_P2P_CAPS_INDEX_READ
+constexpr int kP2pStatusOk = 0;
+constexpr double kGigabyte = 1e9;
 constexpr std::size_t kTextBytes = 96;  ///< the largest of NVML's buffer sizes
 
 }  // namespace
@@ -89,6 +93,7 @@ Result<std::unique_ptr<GpuMonitor>> GpuMonitor::open(const std::string& library)
     if (!complete) {
         return fail(Errc::not_found, fmt::format("load {}: it is too old or no NVML", library));
     }
+    nvml->find("nvmlDeviceGetP2PStatus", nvml->p2p_status);
     if (const int status = nvml->init(); status != kSuccess) {
         return fail(Errc::unsupported, fmt::format("ask {}: nvmlInit gives {}", library, status));
     }
@@ -135,8 +140,72 @@ std::vector<GpuUse> GpuMonitor::read() const {
     return gpus;
 }
 
+std::optional<std::vector<std::pair<int, int>>> GpuMonitor::apart() const {
+    unsigned int count = 0;
+    if (library_->p2p_status == nullptr || library_->count(&count) != kSuccess) {
+        return std::nullopt;
+    }
+    std::vector<Library::Device> devices;
+    count = std::min(count, static_cast<unsigned int>(limits::kLocalWorldSizeMax));
+    for (unsigned int index = 0; index < count; ++index) {
+        if (library_->handle(index, &devices.emplace_back()) != kSuccess) {
+            return std::nullopt;
+        }
+    }
+    std::vector<std::pair<int, int>> pairs;
+    for (std::size_t high = 1; high < devices.size(); ++high) {
+        for (std::size_t low = 0; low < high; ++low) {
+            int status = kP2pStatusOk;
+            if (library_->p2p_status(devices[low], devices[high], kP2pRead, &status) != kSuccess) {
+                return std::nullopt;
+            }
+            if (status != kP2pStatusOk) {
+                pairs.emplace_back(static_cast<int>(low), static_cast<int>(high));
+            }
+        }
+    }
+    return pairs;
+}
+
+std::vector<std::string> describe_gpus(const GpuMonitor& monitor) {
+    const auto gpus = monitor.read();
+    const std::string driver = monitor.driver();
+    std::vector<std::string> lines{fmt::format(
+        "{} GPU{}, driver {}",
+        gpus.size(),
+        gpus.size() == 1 ? "" : "s",
+        driver.empty() ? "of unknown version" : driver
+    )};
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+        lines.push_back(fmt::format(
+            "gpu{}: {}, {:.1f} GB, {:.1f} GB of it in use",
+            i,
+            gpus[i].name.empty() ? "no name" : gpus[i].name,
+            static_cast<double>(gpus[i].memory_total) / kGigabyte,
+            static_cast<double>(gpus[i].memory_used) / kGigabyte
+        ));
+    }
+    if (gpus.size() < 2) {
+        return lines;
+    }
+    const auto apart = monitor.apart();
+    if (!apart) {
+        lines.emplace_back("peer access: not known");
+        return lines;
+    }
+    const std::size_t pairs = gpus.size() * (gpus.size() - 1) / 2;
+    std::string text = fmt::format("peer access: {} of {} pairs", pairs - apart->size(), pairs);
+    constexpr std::size_t kNamed = 8;
+    for (std::size_t i = 0; i < std::min(apart->size(), kNamed); ++i) {
+        text += fmt::format(
+            "{} gpu{}-gpu{}", i == 0 ? "; not" : ",", (*apart)[i].first, (*apart)[i].second
+        );
+    }
+    lines.push_back(text + (apart->size() > kNamed ? ", ..." : ""));
+    return lines;
+}
+
 std::string describe_use(const std::vector<GpuUse>& gpus) {
-    constexpr double kGigabyte = 1e9;
     std::string text;
     for (std::size_t i = 0; i < gpus.size(); ++i) {
         text += fmt::format("  gpu{}", i);

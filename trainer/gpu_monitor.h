@@ -1,5 +1,6 @@
-// Use and memory of this machine's GPUs, by NVIDIA's management library, which is loaded at run
-// time. One thread uses it. A GPU that gives no number is told without it.
+// Use and memory of this machine's GPUs, and who reaches whose memory, by NVIDIA's management
+// library, which is loaded at run time. One thread uses it. A GPU that gives no number is told
+// without it.
 #pragma once
 
 #include "proto/result.h"
@@ -8,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ddprun::trainer {
@@ -37,12 +39,20 @@ public:
     /// At present, in the library's order.
     [[nodiscard]] std::vector<GpuUse> read() const;
 
+    /// The pairs (the lower index first) whose GPUs can't read each other's memory. None where the
+    /// library doesn't know.
+    [[nodiscard]] std::optional<std::vector<std::pair<int, int>>> apart() const;
+
 private:
     struct Library;
     explicit GpuMonitor(std::unique_ptr<Library> library);
 
     std::unique_ptr<Library> library_;
 };
+
+/// The check at the start, a line each: count and driver, each GPU's name and memory, and whether
+/// all reach each other's memory ("peer access").
+[[nodiscard]] std::vector<std::string> describe_gpus(const GpuMonitor& monitor);
 
 /// "  gpu0 87 % 41.2/139.8 GB  gpu1 ..."
 [[nodiscard]] std::string describe_use(const std::vector<GpuUse>& gpus);

@@ -86,6 +86,16 @@ OptionGroup device_group(Options& o) {
                  o.amp,
                  {{"none", Precision::fp32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}}
              )},
+            {"--tf32",
+             "NAME",
+             "On a GPU TF32 for fp32 operators: none, conv or all [conv]",
+             one_of<Tf32>(
+                 o.tf32, {{"none", Tf32::none}, {"conv", Tf32::convolutions}, {"all", Tf32::all}}
+             )},
+            {"--cuda_graph",
+             "",
+             "On a GPU record a whole step once and replay it",
+             flag(o.cuda_graph, true)},
         }};
 }
 
@@ -109,6 +119,10 @@ OptionGroup parallel_group(Options& o) {
              "N",
              "Replicas in each process, each on a device of its own [1]",
              whole_number(o.data_parallel, 1, limits::kReplicasMax)},
+            {"--ddp",
+             "",
+             "Use DDP for a launcher's only worker, too, to see what it costs",
+             flag(o.ddp, true)},
             {"--sync_bn", "", "Batch norms count the pictures of all ranks", flag(o.sync_bn, true)},
         }};
     for (auto& row : bucket_rows(o)) {

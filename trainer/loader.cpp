@@ -195,6 +195,15 @@ void Loader::close_gaps(Slot& slot) const {
     slot.batch.size = static_cast<std::int64_t>(to);
 }
 
+bool Loader::ready() {
+    const std::lock_guard lock(mutex_);
+    if (taken_ == batches_ || threads_.empty()) {
+        return false;
+    }
+    const std::int64_t end = std::min((taken_ + 1) * options_.batch_size, entries_);
+    return claimed_ >= end && slot_of(taken_).left == 0;
+}
+
 Result<Batch*> Loader::next() {
     if (taken_ == batches_) {
         return nullptr;

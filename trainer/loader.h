@@ -59,6 +59,9 @@ public:
     /// until the next call. An error is the data set's, at the batch that it concerns.
     [[nodiscard]] Result<Batch*> next();
 
+    /// Whether next() would give a batch at once. Always false without threads.
+    [[nodiscard]] bool ready();
+
     /// Time that next() has spent so far in waiting for, or preparing, batches.
     [[nodiscard]] std::chrono::nanoseconds waited() const { return waited_; }
 

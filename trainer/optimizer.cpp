@@ -39,6 +39,15 @@ NamedTensors Optimizer::empty_state(const at::Tensor& parameter) const {
 }
 
 void Optimizer::step(double learning_rate) {
+    step_groups(learning_rate);
+}
+
+void Optimizer::step(const at::Tensor& learning_rate) {
+    step_groups(learning_rate);
+}
+
+template <class Rate>
+void Optimizer::step_groups(const Rate& learning_rate) {
     const torch::NoGradGuard no_grad;
     Range range;
     for (const auto& group : groups_) {
@@ -52,7 +61,10 @@ void Optimizer::step(double learning_rate) {
     }
 }
 
-void Optimizer::step_sgd(const Range& range, const ParameterGroup& group, double learning_rate) {
+template <class Rate>
+void Optimizer::step_sgd(
+    const Range& range, const ParameterGroup& group, const Rate& learning_rate
+) {
     // The kernel's is_first_step means "buffer := gradient", and holds for a whole call.
     std::vector<std::size_t> fresh;
     std::vector<std::size_t> others;
@@ -108,8 +120,12 @@ std::vector<at::Tensor> Optimizer::scaled(
     return result;
 }
 
+template <class Rate>
 void Optimizer::run_sgd(
-    const std::vector<std::size_t>& which, bool first, double weight_decay, double learning_rate
+    const std::vector<std::size_t>& which,
+    bool first,
+    double weight_decay,
+    const Rate& learning_rate
 ) {
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;
@@ -135,7 +151,10 @@ void Optimizer::run_sgd(
     );
 }
 
-void Optimizer::step_adamw(const Range& range, const ParameterGroup& group, double learning_rate) {
+template <class Rate>
+void Optimizer::step_adamw(
+    const Range& range, const ParameterGroup& group, const Rate& learning_rate
+) {
     std::vector<at::Tensor> parameters;
     std::vector<at::Tensor> gradients;
     std::vector<at::Tensor> steps;

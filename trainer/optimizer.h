@@ -40,6 +40,10 @@ public:
     /// One step with the gradients that the parameters hold; those without one are left alone.
     void step(double learning_rate);
 
+    /// The same with a rate [] float32 that lies on the parameters' device and is read there, so
+    /// that the step can be recorded.
+    void step(const at::Tensor& learning_rate);
+
     /// Drops the gradients, so that the next backward pass writes them instead of adding to zeros.
     void clear_gradients();
 
@@ -70,10 +74,18 @@ private:
         std::size_t end = 0;
     };
 
-    void step_sgd(const Range& range, const ParameterGroup& group, double learning_rate);
-    void step_adamw(const Range& range, const ParameterGroup& group, double learning_rate);
+    template <class Rate>
+    void step_groups(const Rate& learning_rate);
+    template <class Rate>
+    void step_sgd(const Range& range, const ParameterGroup& group, const Rate& learning_rate);
+    template <class Rate>
+    void step_adamw(const Range& range, const ParameterGroup& group, const Rate& learning_rate);
+    template <class Rate>
     void run_sgd(
-        const std::vector<std::size_t>& which, bool first, double weight_decay, double learning_rate
+        const std::vector<std::size_t>& which,
+        bool first,
+        double weight_decay,
+        const Rate& learning_rate
     );
     [[nodiscard]] std::vector<at::Tensor> scaled(
         const std::vector<std::size_t>& which, const ParameterGroup& group

@@ -208,6 +208,26 @@ private:
         "trainer"};
 };
 
+/// What a recorded step can't hold: decisions of the host, or waits for the device.
+std::optional<std::string> graph_conflict(const Options& options) {
+    const std::pair<bool, const char*> reasons[] = {
+        {options.device == DeviceChoice::cpu, "--device=cpu, which has no such graphs"},
+        {options.amp == Precision::fp16, "--amp=fp16, whose steps may be left out; take bf16"},
+        {options.grad_accum_steps > 1, "--grad_accum_steps above 1"},
+        {options.model_parallel > 1, "--model_parallel"},
+        {options.data_parallel > 1, "--data_parallel"},
+        {options.sync_bn, "--sync_bn, which waits for the other ranks"},
+        {options.find_unused_parameters, "--find_unused_parameters, which looks at every step"},
+        {options.comm_hook == GradientHook::power_sgd, "--comm_hook=powersgd, which waits"},
+    };
+    for (const auto& [found, what] : reasons) {
+        if (options.cuda_graph && found) {
+            return fmt::format("--cuda_graph: not together with {}", what);
+        }
+    }
+    return std::nullopt;
+}
+
 std::optional<std::string> conflict(const Options& options) {
     const bool sgd = options.optimizer == OptimizerChoice::sgd;
     if (options.nesterov && (options.momentum == 0.0 || !sgd)) {
@@ -223,7 +243,7 @@ std::optional<std::string> conflict(const Options& options) {
     if (options.sync_bn && options.data_parallel > 1) {
         return "--sync_bn: counts over ranks, not over the replicas of --data_parallel";
     }
-    return std::nullopt;
+    return graph_conflict(options);
 }
 
 std::string config_text(const Options& options) {

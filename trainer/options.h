@@ -43,6 +43,10 @@ enum class OptimizerChoice { sgd, lars, adamw };
 /// What the operators of a step compute in; weights and gradients stay fp32.
 enum class Precision { fp32, bf16, fp16 };
 
+/// Which fp32 operators of a GPU may round their inputs to TF32's 10 bits; PyTorch's default is
+/// convolutions.
+enum class Tf32 { none, convolutions, all };
+
 /// `--profile=COUNT` or FIRST:LAST; steps of this life of the job, from 1.
 struct ProfileWindow {
     std::int64_t first = 0;
@@ -116,6 +120,8 @@ struct Options {
     std::optional<int> threads;  ///< of LibTorch's operators; unset: LibTorch's choice
     bool channels_last = false;
     Precision amp = Precision::fp32;
+    Tf32 tf32 = Tf32::convolutions;
+    bool cuda_graph = false;
 
     // Data parallel
     std::chrono::seconds init_timeout{60};
@@ -128,6 +134,7 @@ struct Options {
     std::int64_t powersgd_rank = 1;
     std::int64_t powersgd_start = 1000;  ///< step from which it compresses
     bool sync_bn = false;
+    bool ddp = false;        ///< DDP for a single worker, too
     int model_parallel = 1;  ///< parts of the model, each on a device of its own
     int data_parallel = 1;   ///< replicas in this process
     int spawn = 0;           ///< workers that this process starts; 0: it is one itself

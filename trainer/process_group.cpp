@@ -42,7 +42,7 @@ Result<WorkerGroup> connect(const WorkerPlace& place, const GroupOptions& option
         return result;
     }
     auto group = c10::make_intrusive<ProcessGroup>(prefixed, place.rank, place.world_size);
-    group->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(place.local_rank)));
+    group->setBoundDeviceId(at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(options.device)));
     const auto part = [&prefixed](const char* name) {
         return c10::make_intrusive<c10d::PrefixStore>(name, prefixed);
     };
@@ -54,7 +54,7 @@ Result<WorkerGroup> connect(const WorkerPlace& place, const GroupOptions& option
     const NcclOptions nccl{
         .rank = place.rank,
         .world_size = place.world_size,
-        .device = place.local_rank,
+        .device = options.device,
         .timeout = kNcclTimeout};
     group->setBackend(
         at::kCUDA, ProcessGroup::BackendType::NCCL, options.gpu->make_nccl(part("cuda"), nccl)
@@ -85,8 +85,15 @@ Result<WorkerGroup> connect_or_error(const WorkerPlace& place, const GroupOption
 }  // namespace
 
 Result<WorkerGroup> connect_group(const WorkerPlace& place, const GroupOptions& options) {
-    if (place.alone()) {
+    if (place.alone() && !options.even_alone) {
         return WorkerGroup{};
+    }
+    if (place.master_addr.empty()) {
+        return fail(
+            Errc::invalid_argument,
+            "--ddp: set up a process group of one: MASTER_ADDR and MASTER_PORT are not set; start "
+            "the trainer by ddprun or torchrun"
+        );
     }
     // Gloo's full-mesh connect can hang for good when a peer dies in it, and takes no deadline: it
     // runs in a thread of its own, which is left behind when time is up.

@@ -27,7 +27,9 @@ struct WorkerGroup {
 
 struct GroupOptions {
     std::chrono::seconds init_timeout{60};
-    const GpuModule* gpu = nullptr;  ///< set: NCCL on device `place.local_rank`
+    const GpuModule* gpu = nullptr;  ///< set: NCCL for CUDA tensors
+    int device = 0;                  ///< the rank's GPU
+    bool even_alone = false;         ///< a group of one, too, which needs MASTER_ADDR and _PORT
 };
 
 /// Connects the store and all ranks. An error names what could not be reached; after one the

@@ -25,7 +25,7 @@ Reporter::Reporter(
       printer_(stdout, progress) {}
 
 Outcome<std::unique_ptr<Reporter>> Reporter::open(
-    const Options& options, const WorkerPlace& place, Log& log
+    const Options& options, const WorkerPlace& place
 ) {
     ProgressOptions progress;
     progress.log_interval = options.log_interval;
@@ -47,19 +47,9 @@ Outcome<std::unique_ptr<Reporter>> Reporter::open(
         reporter->events_.emplace(std::move(*events));
     }
     if (options.gpu_monitor) {
-        auto monitor = GpuMonitor::open();
-        if (monitor) {
+        // The check at the start has told where it can't be had.
+        if (auto monitor = GpuMonitor::open()) {
             reporter->gpus_ = std::move(*monitor);
-            const auto gpus = reporter->gpus_->read();
-            reporter->line(fmt::format(
-                "driver {}, {} GPU{}{}",
-                reporter->gpus_->driver(),
-                gpus.size(),
-                gpus.size() == 1 ? "" : "s",
-                gpus.empty() ? "" : ": " + gpus.front().name
-            ));
-        } else {
-            log.warning("--gpu_monitor: {}", monitor.error().context);
         }
     }
     return reporter;

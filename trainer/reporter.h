@@ -19,9 +19,9 @@ namespace ddprun::trainer {
 
 class Reporter {
 public:
-    /// Opens what `options` name. Where GPUs can't be watched, `log` says why.
+    /// Opens what `options` name. GPUs that can't be watched are left out.
     [[nodiscard]] static Outcome<std::unique_ptr<Reporter>> open(
-        const Options& options, const WorkerPlace& place, Log& log
+        const Options& options, const WorkerPlace& place
     );
 
     Reporter(const Reporter&) = delete;

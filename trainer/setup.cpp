@@ -78,12 +78,18 @@ Outcome<Device> select_gpu(const Options& options, const WorkerPlace& place) {
         );
     }
     // With several a rank, its first one.
-    const int own = place.local_rank * std::max(options.model_parallel, options.data_parallel);
-    (*gpu)->select_device(std::min(own, count - 1));
+    const int several = std::max(options.model_parallel, options.data_parallel);
+    const int own = std::min(place.local_rank * several, count - 1);
+    (*gpu)->select_device(own);
+    if (options.cuda_graph) {
+        (*gpu)->use_own_stream(own);
+    }
+    at::globalContext().setAllowTF32CuDNN(options.tf32 != Tf32::none);
+    at::globalContext().setAllowTF32CuBLAS(options.tf32 == Tf32::all);
     return Device{
-        .device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(std::min(own, count - 1))),
+        .device = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(own)),
         .gpu = *gpu,
-        .description = (*gpu)->device_name(std::min(own, count - 1)),
+        .description = (*gpu)->device_name(own),
     };
 }
 
@@ -108,6 +114,9 @@ Outcome<Device> set_up_device(const Options& options, const WorkerPlace& place) 
             return selected;
         }
         device = std::move(*selected);
+    }
+    if (options.cuda_graph && device.gpu == nullptr) {
+        return stop_with(exit_code::kUsage, "--cuda_graph: needs a GPU, and none was found");
     }
     keep_memory();
     const int threads = thread_count(options, place);

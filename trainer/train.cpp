@@ -4,6 +4,7 @@
 #include "trainer/loader.h"
 #include "trainer/sampler.h"
 #include "trainer/stop_signal.h"
+#include "trainer/trace_range.h"
 #include "trainer/training.h"
 
 #include <fmt/format.h>
@@ -68,13 +69,15 @@ Outcome<void> Training::run_epoch() {
          .workers = options_.workers,
          .training = true,
          .epoch = epoch(),
-         .bad = &*bad_train_}
+         .bad = &*bad_train_,
+         .make_memory = pinned_memory(device_.device)}
     );
+    DeviceBatches batches(loader, batch_form(train_data_->shape()));
     const auto epoch_begin = Clock::now();
     std::int64_t left = loader.batches();
     while (left > 0 && !over()) {
         const std::int64_t parts = std::min(options_.grad_accum_steps, left);
-        auto done = run_step(loader, parts);
+        auto done = run_step(batches, parts);
         if (!done) {
             return tl::unexpected<Failure>(done.error());
         }
@@ -94,31 +97,41 @@ Outcome<void> Training::run_epoch() {
     return loader.batches() == 0 ? finish_epoch() : Outcome<void>{};
 }
 
+/// With a graph the optimizer's part is in it.
+BatchResult Training::run_batch(
+    const BatchPlace& place, const DeviceBatch& batch, double learning_rate
+) {
+    return graphed_ ? graphed_->run(place, batch.images, batch.labels, learning_rate)
+                    : step_->backward(place, batch.images, batch.labels);
+}
+
 /// One step of `parts` batches, and what the ranks tell each other after it.
-Outcome<void> Training::run_step(Loader& loader, std::int64_t parts) {
+Outcome<void> Training::run_step(DeviceBatches& batches, std::int64_t parts) {
     begin_profile();
     const std::int64_t place_in_schedule = position_.step + schedule_.shift;
     const double lr = learning_rate(schedule_.options, place_in_schedule);
     StepSums sums;
     StepClock clock;
-    const BatchForm form = batch_form(train_data_->shape());
     for (std::int64_t part = 0; part < parts; ++part) {
-        auto batch = loader.next();
+        auto batch = [&batches] {
+            const TraceRange range("data");
+            return batches.next();
+        }();
         if (!batch) {
             return input_failed(batch.error());
         }
         clock.lap(sums.load.data);
-        const auto result = step_->backward(
-            {.step = position_.step + 1, .part = part, .parts = parts},
-            images_of(**batch, form),
-            labels_of(**batch, form)
-        );
+        const auto result =
+            run_batch({.step = position_.step + 1, .part = part, .parts = parts}, **batch, lr);
         sums.add(result, (*batch)->size);
         clock.lap(sums.load.compute);
     }
     position_.step += 1;
     position_.consumed += sums.load.pictures * place_.world_size;
-    step_->update(lr, position_.step, place_in_schedule < schedule_.options.warmup_steps);
+    if (!graphed_) {
+        step_->update(lr);
+    }
+    step_->average(position_.step, place_in_schedule < schedule_.options.warmup_steps);
     clock.lap(sums.load.update);
     return after_step(sums, clock, lr);
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "trainer/amp.h"
+#include "trainer/batch_mixing.h"
 #include "trainer/ddp.h"
 #include "trainer/ema.h"
 #include "trainer/optimizer.h"
@@ -59,16 +60,41 @@ public:
         const BatchPlace& batch, const at::Tensor& images, const at::Tensor& labels
     );
 
-    /// The optimizer's part, after the step's last batch. `step` from 1; `in_warmup`: the average
-    /// is only a copy of the model. False if the gradients were not finite and the step was left
-    /// out.
-    bool update(double learning_rate, std::int64_t step, bool in_warmup);
+    /// The optimizer's part, after the step's last batch. False if the gradients were not finite
+    /// and the step was left out.
+    bool update(double learning_rate);
+
+    /// The moving average's part, after update. `step` from 1; `in_warmup`: the average is only a
+    /// copy of the model.
+    void average(std::int64_t step, bool in_warmup);
+
+    /// A batch as the options mix it.
+    [[nodiscard]] MixedBatch mix_batch(
+        const BatchPlace& batch, const at::Tensor& images, const at::Tensor& labels
+    ) const;
+
+    /// A step of one batch, forward pass to optimizer, without a look at its numbers, so that it
+    /// can be recorded; not with a scaler. `labels` are the unmixed ones, `learning_rate` is []
+    /// float32. Gives what read_result takes.
+    [[nodiscard]] at::Tensor run_whole(
+        const MixedBatch& mixed, const at::Tensor& labels, const at::Tensor& learning_rate
+    );
+
+    /// The numbers of a batch of `pictures`; waits for the device.
+    [[nodiscard]] static BatchResult read_result(const at::Tensor& numbers, std::int64_t pictures);
+
+    /// Makes the DDP ready for a run_whole that is recorded.
+    void prepare_for_capture();
 
     /// A forward pass under the options' precision, without gradients; for evaluations.
     [[nodiscard]] at::Tensor evaluate(const at::Tensor& images);
 
 private:
     [[nodiscard]] at::Tensor forward(const at::Tensor& images);
+    [[nodiscard]] at::Tensor run_passes(
+        const MixedBatch& mixed, const at::Tensor& labels, std::int64_t parts, bool synchronise
+    );
+    void clip_gradients();
     [[nodiscard]] at::Tensor under_autocast(const std::function<at::Tensor()>& pass) const;
 
     const Options& options_;

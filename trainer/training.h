@@ -6,8 +6,10 @@
 #include "trainer/bad_samples.h"
 #include "trainer/checkpoint_saver.h"
 #include "trainer/ddp.h"
+#include "trainer/device_batches.h"
 #include "trainer/ema.h"
 #include "trainer/evaluation.h"
+#include "trainer/graphed_step.h"
 #include "trainer/job_state.h"
 #include "trainer/load_report.h"
 #include "trainer/loader.h"
@@ -79,6 +81,7 @@ public:
 
 private:
     // training_start.cpp
+    void check_gpus();
     [[nodiscard]] Outcome<void> open_data();
     [[nodiscard]] Outcome<void> count_steps();
     [[nodiscard]] Outcome<void> connect();
@@ -92,7 +95,10 @@ private:
     // train.cpp
     [[nodiscard]] Outcome<int> test_only();
     [[nodiscard]] Outcome<void> run_epoch();
-    [[nodiscard]] Outcome<void> run_step(Loader& loader, std::int64_t parts);
+    [[nodiscard]] Outcome<void> run_step(DeviceBatches& batches, std::int64_t parts);
+    [[nodiscard]] BatchResult run_batch(
+        const BatchPlace& place, const DeviceBatch& batch, double learning_rate
+    );
     [[nodiscard]] Outcome<void> finish_epoch();
     [[nodiscard]] Outcome<double> evaluate_model(std::int64_t epoch);
     [[nodiscard]] Outcome<void> save_if_wanted(bool best);
@@ -144,6 +150,7 @@ private:
     std::unique_ptr<DistributedDataParallel> ddp_;  ///< null for a worker that is alone
     std::unique_ptr<Replicas> replicas_;            ///< null without --data_parallel
     std::unique_ptr<TrainStep> step_;
+    std::unique_ptr<GraphedStep> graphed_;  ///< null without --cuda_graph
     std::unique_ptr<DistributedSampler> sampler_;
     std::int64_t steps_per_epoch_ = 1;
     std::int64_t total_steps_ = 0;

@@ -1,5 +1,6 @@
 #include "proto/limits.h"
 #include "proto/worker_env.h"
+#include "trainer/gpu_monitor.h"
 #include "trainer/training.h"
 
 #include <fmt/format.h>
@@ -19,6 +20,7 @@ Outcome<void> Training::start() {
         return tl::unexpected<Failure>(device.error());
     }
     device_ = *device;
+    check_gpus();
     auto devices = devices_of_rank(options_, place_, device_);
     if (!devices) {
         return tl::unexpected<Failure>(devices.error());
@@ -35,6 +37,21 @@ Outcome<void> Training::start() {
     }
     build_optimizer();
     return resume_or_begin();
+}
+
+/// What the node has, told by the first of its ranks.
+void Training::check_gpus() {
+    if (place_.local_rank != 0 || (device_.gpu == nullptr && !options_.gpu_monitor)) {
+        return;
+    }
+    const auto monitor = GpuMonitor::open();
+    if (!monitor) {
+        log_.warning("check of the GPUs: {}", monitor.error().context);
+        return;
+    }
+    for (const auto& line : describe_gpus(**monitor)) {
+        log_.info("{}", line);
+    }
 }
 
 Outcome<void> Training::open_data() {
@@ -85,9 +102,19 @@ Outcome<void> Training::count_steps() {
 }
 
 Outcome<void> Training::connect() {
-    auto group = connect_group(place_, {.init_timeout = options_.init_timeout, .gpu = device_.gpu});
+    const int device = device_.gpu != nullptr ? device_.device.index() : 0;
+    auto group = connect_group(
+        place_,
+        {.init_timeout = options_.init_timeout,
+         .gpu = device_.gpu,
+         .device = device,
+         .even_alone = options_.ddp}
+    );
     if (!group) {
-        return stop_with(exit_code::kUnavailable, group.error().context);
+        const bool usage = group.error().code == Errc::invalid_argument;
+        return stop_with(
+            usage ? exit_code::kUsage : exit_code::kUnavailable, group.error().context
+        );
     }
     group_ = std::move(*group);
     return {};
@@ -179,7 +206,7 @@ Outcome<void> Training::resume_or_begin() {
         saved_step_ = position_.step;
     }
     // An evaluation alone needs no gradients, and so no DDP: only the same weights everywhere.
-    if (!place_.alone() && !options_.test_only) {
+    if (group_.group && !options_.test_only) {
         DdpOptions ddp = ddp_options(options_);
         ddp.initial_buckets = std::move(resumed->ddp_buckets);
         ddp_ = std::make_unique<DistributedDataParallel>(model_, group_.group, ddp);
@@ -200,6 +227,10 @@ void Training::build_step() {
             .replicas = replicas_.get()},
         StepPlace{.device = device_.device, .rank = place_.rank, .num_classes = num_classes_}
     );
+    if (options_.cuda_graph && !options_.test_only) {
+        graphed_ =
+            std::make_unique<GraphedStep>(*step_, device_.gpu->make_step_graph(), device_.device);
+    }
 }
 
 Outcome<void> Training::open_outputs(const Resumed& resumed) {
@@ -215,7 +246,7 @@ Outcome<void> Training::open_outputs(const Resumed& resumed) {
         constexpr int kKept = 2;  // one is whole while the next is written
         memory_saver_ = std::make_unique<CheckpointSaver>(memory_dir_, kKept);
     }
-    auto reporter = Reporter::open(options_, place_, log_);
+    auto reporter = Reporter::open(options_, place_);
     if (!reporter) {
         return tl::unexpected<Failure>(reporter.error());
     }

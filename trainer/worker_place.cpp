@@ -124,14 +124,15 @@ Result<WorkerPlace> read_worker_place(const GetEnvironment& get) {
         if (listen_fd >= 0) {
             place.listen_fd = listen_fd;
         }
-        if (!place.alone()) {
-            reader.read(
-                place.master_port,
-                worker_env::kMasterPort,
-                std::nullopt,
-                {.low = 1, .high = kPortMax}
-            );
-        }
+        // A worker that is alone needs no store, but may want one (--ddp).
+        const std::optional<std::int64_t> none =
+            place.alone() ? std::optional<std::int64_t>(0) : std::nullopt;
+        reader.read(
+            place.master_port,
+            worker_env::kMasterPort,
+            none,
+            {.low = place.alone() ? 0 : 1, .high = kPortMax}
+        );
     }
     if (reader.error()) {
         return fail(*reader.error());
@@ -142,8 +143,10 @@ Result<WorkerPlace> read_worker_place(const GetEnvironment& get) {
             return fail(address.error());
         }
         place.master_addr = *address;
-        place.agent_hosts_store = get(worker_env::kUseAgentStore) == "True";
+    } else if (place.master_port != 0) {
+        place.master_addr = get(worker_env::kMasterAddr).value_or("");
     }
+    place.agent_hosts_store = get(worker_env::kUseAgentStore) == "True";
     return place;
 }
 

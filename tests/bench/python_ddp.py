@@ -1,9 +1,11 @@
-"""The training that scripts/bench compares the trainer with: torchvision's model, torch's DDP, Gloo,
-synthetic data, SGD with momentum. Launched by torchrun; rank 0 prints one JSON object:
-images_per_second of the whole job, the median over the steps after the warm-up."""
+"""The training that scripts/bench and scripts/gpu_check compare the trainer with: torchvision's model,
+torch's DDP over Gloo (NCCL on a GPU), synthetic data, SGD with momentum. Launched by torchrun; rank 0
+prints one JSON object: images_per_second of the whole job, the median over the steps after the warm-up."""
 
 import argparse
+import contextlib
 import json
+import os
 import statistics
 import time
 
@@ -19,25 +21,43 @@ parser.add_argument("--image_size", type=int, default=224)
 parser.add_argument("--steps", type=int, default=12)
 parser.add_argument("--warm_up", type=int, default=3)
 parser.add_argument("--threads", type=int, default=1)
+parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+parser.add_argument("--amp", choices=("none", "bf16"), default="none")
+parser.add_argument("--channels_last", action="store_true")
 args = parser.parse_args()
 
 torch.set_num_threads(args.threads)
-dist.init_process_group("gloo", init_method="env://")
+device = torch.device(args.device)
+if args.device == "cuda":
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    torch.cuda.set_device(device)
+    torch.backends.cudnn.benchmark = True
+layout = torch.channels_last if args.channels_last else torch.contiguous_format
+dist.init_process_group("nccl" if args.device == "cuda" else "gloo", init_method="env://")
 torch.manual_seed(0)
 model = DistributedDataParallel(
-    torchvision.models.get_model(args.model, num_classes=1000), gradient_as_bucket_view=True
+    torchvision.models.get_model(args.model, num_classes=1000).to(device, memory_format=layout),
+    gradient_as_bucket_view=True,
 )
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
 criterion = torch.nn.CrossEntropyLoss()
-images = torch.randn(args.batch_size, 3, args.image_size, args.image_size)
-labels = torch.randint(1000, (args.batch_size,))
+images = torch.randn(args.batch_size, 3, args.image_size, args.image_size).to(device, memory_format=layout)
+labels = torch.randint(1000, (args.batch_size,), device=device)
+
+
+def precision():
+    if args.amp == "none":
+        return contextlib.nullcontext()
+    return torch.autocast(args.device, dtype=torch.bfloat16)
+
 
 rates = []
 model.train()
 for step in range(args.steps):
     start = time.monotonic()
     optimizer.zero_grad(set_to_none=True)
-    loss = criterion(model(images), labels)
+    with precision():
+        loss = criterion(model(images), labels)
     loss.backward()
     optimizer.step()
     loss.item()

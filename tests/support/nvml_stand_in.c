@@ -1,7 +1,7 @@
 // Stands in for libnvidia-ml.so.1 in tests: the GPUs are those of NVML_STAND_IN_BUSES, PCI bus
 // numbers in hexadecimal between commas ("3b,86"); a GPU's UUID is "GPU-" and its bus. Without the
 // variable there is no driver. Each is 10 % busier than the one before, from 25 % on, and has used
-// 2 of its 80 GB.
+// 2 of its 80 GB. Those whose buses have the same first digit reach each other's memory.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,5 +86,13 @@ int nvmlDeviceGetMemoryInfo(const unsigned int* device, Memory* memory) {
     memory->total = 80000000000ULL;
     memory->used = 2000000000ULL;
     memory->free = memory->total - memory->used;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetP2PStatus(
+    const unsigned int* one, const unsigned int* other, int capability, int* status
+) {
+    enum { READ = 0, OK = 0, NOT_SUPPORTED = 5 };
+    *status = capability == READ && *one / 16 == *other / 16 ? OK : NOT_SUPPORTED;
     return SUCCESS;
 }

@@ -268,6 +268,23 @@ TEST_CASE("time in next is counted as waiting") {
     CHECK(loader.waited().count() > 0);
 }
 
+TEST_CASE("a loader says when a batch can be had at once") {
+    const IndexSet dataset;
+    Loader with_threads(dataset, count_to(40), {10, 2, true});
+    Loader without(dataset, count_to(40), {10, 0, true});
+
+    REQUIRE(with_threads.next().has_value());
+    // Becomes true by itself: the threads work ahead.
+    while (!with_threads.ready()) {
+        std::this_thread::yield();
+    }
+    while (with_threads.next().value() != nullptr) {
+    }
+
+    CHECK(!with_threads.ready());
+    CHECK(!without.ready());
+}
+
 TEST_SUITE_END();
 
 }  // namespace

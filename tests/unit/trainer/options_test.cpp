@@ -218,6 +218,19 @@ TEST_CASE("an unknown option and a stray argument are named") {
 
 TEST_CASE("options that exclude or need each other are refused") {
     CHECK(complaint_of({"--nesterov"}).starts_with("--nesterov: needs"));
+    for (const char* option :
+         {"--device=cpu",
+          "--amp=fp16",
+          "--grad_accum_steps=2",
+          "--model_parallel=2",
+          "--data_parallel=2",
+          "--sync_bn",
+          "--find_unused_parameters",
+          "--comm_hook=powersgd"}) {
+        CHECK(complaint_of({"--cuda_graph", option}).starts_with("--cuda_graph: not together with")
+        );
+    }
+    CHECK(complaint_of({"--tf32=some"}).starts_with("--tf32=some:"));
     CHECK(complaint_of({"--find_unused_parameters", "--static_graph"})
               .starts_with("--find_unused_parameters: not together with --static_graph"));
 }

@@ -30,6 +30,17 @@ Variables torchrun_environment() {
     };
 }
 
+TEST_CASE("a launcher's only worker knows the store, too, where one is named") {
+    const auto place = read(
+        {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29400"}}
+    );
+    REQUIRE(place.has_value());
+    CHECK(place->alone());
+    CHECK(place->master_addr == "10.0.0.1");
+    CHECK(place->master_port == 29400);
+    CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "1"}})->master_addr.empty());
+}
+
 TEST_CASE("without an environment a worker is alone") {
     const auto place = read({});
     REQUIRE(place);
