@@ -9,6 +9,9 @@ namespace ddprun::trainer {
 
 namespace {
 
+// What `narrow` reads behind the last column is within what every PixelView has there.
+static_assert(kBeyondWindows * kPixelBytes + 2 <= kReadBeyond);
+
 /// Input pixels [begin, end) of one output.
 struct Span {
     int begin = 0;
@@ -89,10 +92,7 @@ void resample_with(
     DDPRUN_ASSERT(source.area.top <= rows.low && rows.high <= source.area.bottom());
     const std::size_t row_bytes = static_cast<std::size_t>(columns.outputs()) * kPixelBytes;
     const std::size_t height = static_cast<std::size_t>(rows.high - rows.low);
-    // The last windows may have weights of 0 for rows behind the last one that is wanted: fewer
-    // than a window has.
-    const std::size_t spare = static_cast<std::size_t>(rows.taps);
-    scratch.narrowed.resize((height + spare) * row_bytes + kKernelSlack);
+    scratch.narrowed.resize((height + kBeyondWindows) * row_bytes + kKernelSlack);
     scratch.row.resize(row_bytes + kKernelSlack);
     for (int y = rows.low; y < rows.high; ++y) {
         kernels.narrow(

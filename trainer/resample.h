@@ -29,12 +29,17 @@ struct Axis {
 /// Of a whole side: `from` pixels become `to`, all wanted.
 [[nodiscard]] Axis whole_axis(int from, int to);
 
+/// Input pixels behind Windows::high that windows may name with a weight of 0: where a part of the
+/// outputs is wanted, the last window may be one pixel narrower than the widest, and that one more
+/// to be even.
+inline constexpr int kBeyondWindows = 2;
+
 /// For each output the input pixels that it is made of, and their weights.
 struct Windows {
     std::vector<int> first;             ///< input pixel of the first weight, per output
     std::vector<std::int32_t> weights;  ///< `taps` for each output, in units of 2^-22, some 0
     int taps = 0;                       ///< even
-    int low = 0;                        ///< input pixels needed in all: [low, high)
+    int low = 0;                        ///< input pixels with a weight in all: [low, high)
     int high = 0;
 
     [[nodiscard]] int outputs() const { return static_cast<int>(first.size()); }

@@ -63,6 +63,38 @@ std::vector<std::pair<Size, Size>> some_sizes() {
     return sizes;
 }
 
+/// An axis as a crop makes them: any scale, any part of the outputs.
+Axis some_axis(SampleRandom& random) {
+    Axis axis = whole_axis(1 + random.below(90), 1 + random.below(90));
+    axis.begin = random.below(2) == 0 ? 0.0 : 0.5;
+    axis.length -= axis.begin;
+    axis.first = random.below(axis.outputs_total);
+    axis.count = 1 + random.below(axis.outputs_total - axis.first);
+    return axis;
+}
+
+/// What the rows' windows read of the narrowed rows must lie in here.
+const Bytes* allotted = nullptr;
+int reads_beyond = 0;
+
+/// Looks where the plain kernel would read and write, and lets it.
+void watched_blend(
+    const std::uint8_t* rows,
+    std::size_t stride,
+    const std::int32_t* weights,
+    int taps,
+    std::size_t bytes,
+    std::uint8_t* out
+) {
+    const std::size_t begin = static_cast<std::size_t>(rows - allotted->data());
+    const std::size_t end = begin + static_cast<std::size_t>(taps - 1) * stride + bytes;
+    if (end + kKernelSlack > allotted->size()) {
+        ++reads_beyond;
+        return;
+    }
+    portable_kernels().blend(rows, stride, weights, taps, bytes, out);
+}
+
 TEST_SUITE_BEGIN("trainer/resample");
 
 TEST_CASE("wide instructions give the bytes of plain ones") {
@@ -125,6 +157,39 @@ TEST_CASE("windows name the input that they need, and no more than a pixel aroun
     CHECK(windows.low <= 200);
     CHECK(windows.high >= 250);
     CHECK(windows.high <= 255);
+}
+
+TEST_CASE("no window begins before what is needed or ends more than two pixels behind it") {
+    SampleRandom random(11, 0, 0);
+    int furthest = 0;
+    for (int i = 0; i < 20000; ++i) {
+        const Windows windows = make_windows(some_axis(random));
+        CHECK(windows.low == *std::min_element(windows.first.begin(), windows.first.end()));
+        const int last = *std::max_element(windows.first.begin(), windows.first.end());
+        furthest = std::max(furthest, last + windows.taps - windows.high);
+    }
+
+    CHECK(furthest == kBeyondWindows);
+}
+
+TEST_CASE("whatever part is wanted, no row is read that isn't allotted") {
+    SampleRandom random(12, 0, 0);
+    const ResampleKernels watched{portable_kernels().narrow, watched_blend};
+    reads_beyond = 0;
+    for (int i = 0; i < 2000; ++i) {
+        const Windows rows = make_windows(some_axis(random));
+        const Windows columns = make_windows(whole_axis(3, 2));
+        const Size size{3, rows.high};
+        const Bytes pixels(size.pixels() * kPixelBytes + kReadBeyond, 7);
+        // Fresh each time: a buffer that was larger once would hide what is missing.
+        ResampleScratch scratch;
+        allotted = &scratch.narrowed;
+        const auto ignore = [](int, const std::uint8_t*) {};
+
+        resample_with(watched, {pixels.data(), whole(size)}, columns, rows, scratch, ignore);
+    }
+
+    CHECK(reads_beyond == 0);
 }
 
 TEST_CASE("weights of every window add up to one but for their rounding") {
