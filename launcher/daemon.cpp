@@ -1,12 +1,12 @@
 #include "launcher/daemon.h"
 
+#include "launcher/counters_line.h"
 #include "launcher/machine.h"
 #include "launcher/spdlog_log.h"
 #include "proto/exit_codes.h"
 #include "rendezvous/host.h"
 #include "rendezvous/store_server.h"
 
-#include <CLI/CLI.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <fmt/format.h>
@@ -28,105 +28,6 @@ namespace ddprun::launcher {
 namespace {
 
 namespace asio = boost::asio;
-
-/// What the options of the command line are bound to.
-struct RawDaemonOptions {
-    std::string listen;
-    std::string log_level = "info";
-    std::string log_file;
-    bool store_only = false;
-    bool help = false;
-    bool version = false;
-};
-
-std::unique_ptr<CLI::App> make_parser(RawDaemonOptions& raw) {
-    auto app = std::make_unique<CLI::App>(
-        "The rendezvous of ddprun as a daemon: any number of jobs, each by its id.", "ddprund"
-    );
-    app->set_help_flag();
-    app->add_option(
-           "--listen",
-           raw.listen,
-           "Where to serve; port 0 takes a free one, the default is 29400.\nWithout it: every "
-           "interface"
-    )
-        ->option_text("ADDR[:PORT]");
-    app->add_flag(
-           "--store_only,--store-only", raw.store_only, "Serve TCPStore clients only, no agents"
-    )
-        ->disable_flag_override();
-    app->add_option(
-           "--log_level,--log-level", raw.log_level, "What is logged to stderr (default info)"
-    )
-        ->check(CLI::IsMember({"debug", "info", "warning", "error"}))
-        ->option_text("debug|info|warning|error");
-    app->add_option(
-           "--log_file,--log-file",
-           raw.log_file,
-           "Log lines are appended to it instead of going to stderr;\nHUP opens it anew"
-    )
-        ->option_text("FILE");
-    app->add_flag("-h,--help", raw.help, "Print this help and exit")->disable_flag_override();
-    app->add_flag("--version", raw.version, "Print the version and exit")->disable_flag_override();
-    return app;
-}
-
-LogLevel level_of(const std::string& name) {
-    if (name == "debug") {
-        return LogLevel::debug;
-    }
-    if (name == "warning") {
-        return LogLevel::warning;
-    }
-    return name == "error" ? LogLevel::error : LogLevel::info;
-}
-
-/// One line of CLI11's words.
-std::string one_line(std::string text) {
-    for (char& letter : text) {
-        letter = letter == '\n' ? ' ' : letter;
-    }
-    return text;
-}
-
-}  // namespace
-
-Result<DaemonCommand> parse_daemon_command(const std::vector<std::string>& arguments) {
-    RawDaemonOptions raw;
-    const auto parser = make_parser(raw);
-    try {
-        // CLI11 takes its arguments from the end.
-        parser->parse(std::vector<std::string>{arguments.rbegin(), arguments.rend()});
-    } catch (const CLI::Error& error) {
-        return fail(
-            Errc::invalid_argument, fmt::format("{} (see ddprund --help)", one_line(error.what()))
-        );
-    }
-    DaemonCommand command;
-    command.store_only = raw.store_only;
-    command.log_level = level_of(raw.log_level);
-    command.log_file = raw.log_file;
-    command.show_help = raw.help;
-    command.show_version = raw.version;
-    if (!raw.listen.empty()) {
-        auto endpoint = parse_endpoint(raw.listen, PortZero::allowed);
-        if (!endpoint) {
-            return fail(
-                Errc::invalid_argument,
-                fmt::format("--listen={}: {}", raw.listen, endpoint.error().context)
-            );
-        }
-        command.listen = std::move(*endpoint);
-    }
-    return command;
-}
-
-std::string daemon_help_text() {
-    RawDaemonOptions raw;
-    return make_parser(raw)->help();
-}
-
-namespace {
 
 int give_up(const Error& error, int status) {
     fmt::print(stderr, "ddprund: {}\n", error.context);
@@ -153,6 +54,8 @@ Result<StoreServerOptions> sockets_of(const DaemonCommand& command) {
     StoreServerOptions options;
     options.listening = handed_down();
     options.port = command.listen.port;
+    options.deadlines = command.deadlines;
+    options.kv_limits.foreign_run_timeout = command.foreign_keys_timeout;
     if (!command.listen.host.empty() && options.listening.empty()) {
         auto addresses = resolve_host(command.listen.host);
         if (!addresses) {
@@ -163,19 +66,31 @@ Result<StoreServerOptions> sockets_of(const DaemonCommand& command) {
     return options;
 }
 
-/// Ends the loop at TERM or INT, once clients have what is due; HUP opens the log file anew.
+/// Ends the loop at TERM or INT, once clients have what is due; HUP opens the log file anew, USR1
+/// logs the counters.
 class DaemonSignals {
 public:
     DaemonSignals(asio::io_context& io_context, StoreServer& server, FileLog* file, Log& log)
         : io_context_(io_context),
           signals_(io_context, SIGTERM, SIGINT, SIGHUP),
+          own_signals_(io_context, SIGUSR1),
           server_(server),
           file_(file),
           log_(log) {
         wait();
+        wait_for_usr1();
     }
 
 private:
+    void wait_for_usr1() {
+        own_signals_.async_wait([this](const boost::system::error_code& error, int) {
+            if (!error) {
+                log_.info("{}", counters_line(server_.counters(), server_.kv_counters()));
+                wait_for_usr1();
+            }
+        });
+    }
+
     void wait() {
         signals_.async_wait([this](const boost::system::error_code& error, int signal) {
             if (error) {
@@ -200,6 +115,7 @@ private:
 
     asio::io_context& io_context_;
     asio::signal_set signals_;
+    asio::signal_set own_signals_;
     StoreServer& server_;
     FileLog* file_;  ///< null where lines go to stderr
     Log& log_;

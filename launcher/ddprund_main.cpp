@@ -1,4 +1,4 @@
-// ddprund: parse, run. Everything else is in daemon.{h,cpp} and below.
+// ddprund: parse, run. Everything else is in daemon_options.{h,cpp}, daemon.{h,cpp} and below.
 #include "launcher/daemon.h"
 #include "proto/exit_codes.h"
 

@@ -8,7 +8,7 @@ namespace ddprun {
 
 namespace {
 
-constexpr std::string_view kPrefix = "/torch.rendezvous.";
+constexpr std::string_view kPrefix = "torch.rendezvous.";
 
 bool is_digit(char character) {
     return character >= '0' && character <= '9';
@@ -17,10 +17,13 @@ bool is_digit(char character) {
 }  // namespace
 
 std::string_view ForeignRuns::run_of(std::string_view key) {
-    if (!key.starts_with(kPrefix)) {
+    // PyTorch's client puts a slash before every key.
+    const std::size_t begin = key.starts_with('/') ? 1 : 0;
+    if (!key.substr(begin).starts_with(kPrefix)) {
         return {};
     }
-    const std::size_t slash = key.find('/', kPrefix.size());
+    const std::size_t id = begin + kPrefix.size();
+    const std::size_t slash = key.find('/', id);
     if (slash == std::string_view::npos) {
         return key;
     }
@@ -28,8 +31,7 @@ std::string_view ForeignRuns::run_of(std::string_view key) {
     // Before a slash stands the round's number; the id may hold dots and digits of its own.
     const std::size_t dot = name.rfind('.');
     const std::string_view round = name.substr(dot + 1);
-    const bool has_round =
-        dot >= kPrefix.size() && !round.empty() && std::ranges::all_of(round, is_digit);
+    const bool has_round = dot >= id && !round.empty() && std::ranges::all_of(round, is_digit);
     return has_round ? name.substr(0, dot) : name;
 }
 

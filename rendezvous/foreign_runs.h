@@ -1,8 +1,8 @@
 // The keys of foreign torchruns: what `torchrun --rdzv_backend=c10d` keeps at our store is named
-// "/torch.rendezvous.ID" and "/torch.rendezvous.ID.ROUND/...", and no agent of it ever removes a
-// key, so a daemon would collect them for ever, and an id could not be used twice. All keys of one
-// ID are a run. A run whose last connection is over is due after a while, unless another connection
-// uses it before.
+// "/torch.rendezvous.ID" and "/torch.rendezvous.ID.ROUND/..." (with or without the first slash),
+// and no agent of it ever removes a key, so a daemon would collect them for ever, and an id could
+// not be used twice. All keys of one ID are a run. A run whose last connection is over is due after
+// a while, unless another connection uses it before.
 //
 // Pure: time comes in with the events and may not go back. Call stored() and removed() for every
 // key that comes and goes, used() for every key that a request of a connection names (after it has

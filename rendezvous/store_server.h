@@ -17,6 +17,7 @@
 #include "proto/types.h"
 #include "rendezvous/kv_state.h"
 #include "rendezvous/listen_socket.h"
+#include "rendezvous/store_deadlines.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -30,14 +31,6 @@
 #include <vector>
 
 namespace ddprun {
-
-struct StoreDeadlines {
-    std::chrono::milliseconds handshake = limits::kHandshakeTimeout;  ///< for the first request
-    std::chrono::milliseconds progress = limits::kProgressTimeout;    ///< without a byte in or out
-    std::chrono::milliseconds request = limits::kRequestTimeout;      ///< for one whole request
-    std::chrono::milliseconds stop =
-        limits::kStoreStopTimeout;  ///< to write what is due at the end
-};
 
 struct StoreServerOptions {
     using Handover = std::function<void(boost::asio::ip::tcp::socket, std::string first_bytes)>;

@@ -93,6 +93,7 @@ int nvmlDeviceGetP2PStatus(
     const unsigned int* one, const unsigned int* other, int capability, int* status
 ) {
     enum { READ = 0, OK = 0, NOT_SUPPORTED = 5 };
+
     *status = capability == READ && *one / 16 == *other / 16 ? OK : NOT_SUPPORTED;
     return SUCCESS;
 }

@@ -1,7 +1,6 @@
 // Stands in for a tool that looks at NVTX ranges (NVTX_INJECTION64_PATH): writes "push NAME" and
 // "pop" lines to the file that NVTX_STAND_IN_LOG names. For programs with one thread that marks.
 #include <nvtx3/nvToolsExt.h>
-
 #include <stdio.h>
 #include <stdlib.h>
 

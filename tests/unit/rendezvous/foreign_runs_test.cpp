@@ -47,10 +47,17 @@ TEST_CASE("an id with dots and digits is told from its rounds") {
     CHECK(ForeignRuns::run_of(state) == state);
     CHECK(ForeignRuns::run_of(state + ".0/MASTER_ADDR") == state);
     CHECK(ForeignRuns::run_of("/torch.rendezvous.7/x") == "/torch.rendezvous.7");
+    CHECK(ForeignRuns::run_of("/torch.rendezvous.7/x/y") == "/torch.rendezvous.7");
+}
+
+TEST_CASE("a client that puts no slash before its keys has runs, too") {
+    CHECK(ForeignRuns::run_of("torch.rendezvous.job") == "torch.rendezvous.job");
+    CHECK(ForeignRuns::run_of("torch.rendezvous.job.3/x") == "torch.rendezvous.job");
+    CHECK(ForeignRuns::run_of("torch.rendezvous.7/x") == "torch.rendezvous.7");
 }
 
 TEST_CASE("other keys belong to no run") {
-    for (const char* key : {"", "/", "/job", "torch.rendezvous.job", "/torch.rendezvou.job"}) {
+    for (const char* key : {"", "/", "/job", "//torch.rendezvous.job", "/torch.rendezvou.job"}) {
         CHECK(ForeignRuns::run_of(key).empty());
     }
 }
