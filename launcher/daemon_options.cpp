@@ -58,10 +58,7 @@ void add_deadlines(CLI::App& app, RawDaemonOptions& raw) {
         app, "handshake_timeout", raw.handshake_timeout, "To say what it is: a whole first request"
     );
     add_deadline(
-        app,
-        "progress_timeout",
-        raw.progress_timeout,
-        "Without a byte, in a request that isn't whole or a reply that isn't read"
+        app, "progress_timeout", raw.progress_timeout, "Without progress in a request or a reply"
     );
     add_deadline(
         app, "request_timeout", raw.request_timeout, "For one request, however it trickles"

@@ -1,8 +1,8 @@
 // An agent's link to a rendezvous on another node (or in a daemon) over TCP: resolves, connects
 // with backoff, sends heartbeats at the rhythm that Welcome names, and comes back after a lost
 // connection. A connection counts as up for good when its Welcome has come; until then the backoff
-// goes on and the deadline stays. After Refused or EndJob a lost connection isn't restored. While
-// it is down a line of the log says why, after a moment and then in intervals.
+// goes on and the deadline stays. After Refused or EndJob a lost connection isn't restored. How it
+// connects, and what it says while it can't, is LinkDialer's part.
 #pragma once
 
 #include "proto/log.h"
