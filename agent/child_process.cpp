@@ -35,9 +35,9 @@ namespace ddprun {
 
 namespace {
 
-/// Before exec in memory that is shared with the parent: the red zones around what lies on the stack
-/// of this function that never returns would stay for the parent's next functions. ASan does it by
-/// itself for vfork(), not for clone3().
+/// Before exec in memory that is shared with the parent: the red zones around what lies on the
+/// stack of this function that never returns would stay for the parent's next functions. ASan does
+/// it by itself for vfork(), not for clone3().
 void leave_no_poison() {
 #ifdef __SANITIZE_ADDRESS__
     __asan_handle_no_return();
