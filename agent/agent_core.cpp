@@ -94,9 +94,11 @@ std::optional<RoundClaim> AgentCore::claim() const {
 
 void AgentCore::on(const agent_event::LinkDown& event) {
     link_up_ = false;
-    welcomed_ = false;
+    const bool was_welcomed = std::exchange(welcomed_, false);
     next_heartbeat_.reset();
-    if (!ending_) {
+    // What happens before a welcome the link tells, at its own rhythm.
+    if (!ending_ && was_welcomed) {
+        is_away_ = true;
         tell(
             LogLevel::warning,
             fmt::format(
@@ -148,6 +150,9 @@ void AgentCore::on(const agent_event::FromServer& event) {
 void AgentCore::take(const Welcome& message) {
     welcomed_ = true;
     ever_welcomed_ = true;
+    if (std::exchange(is_away_, false) && !ending_) {
+        tell(LogLevel::info, "connected to the rendezvous again");
+    }
     heartbeat_interval_ = message.heartbeat_interval;
     next_heartbeat_ = now_ + heartbeat_interval_;
     rendezvous_host_ = message.host;
@@ -170,6 +175,7 @@ void AgentCore::take(const Refused& message) {
 void AgentCore::take(const Waiting& message) {
     if (message.spare) {
         job_began_ = true;
+        is_spare_ = true;
         tell(LogLevel::info, "the job runs without this node, which waits as a spare");
         return;
     }
@@ -207,6 +213,7 @@ void AgentCore::take(const PrepareRound& message) {
                       (newest_seen_ && *newest_seen_ >= message.round);
     if (!seen && !ending_) {
         prepared_ = message.round;
+        is_spare_ = false;
         actions_.emplace_back(agent_action::BindStore{message.round, address_});
     }
 }
@@ -261,6 +268,7 @@ void AgentCore::take(const BeginRound& message) {
     }
     newest_seen_ = round;
     job_began_ = true;
+    is_spare_ = false;
     // Who holds the store has bound it itself.
     const bool is_ours = message.place.group_rank == GroupRank{0};
     pending_ = PendingRound{message.plan, message.place, is_ours, false};
@@ -347,7 +355,20 @@ void AgentCore::take(const EndJob& message) {
         return;
     }
     job_over_ = true;
-    Ending ending{message, message.exit_status != exit_code::kSuccess && !leaving_};
+    const bool failed = message.exit_status != exit_code::kSuccess;
+    Ending ending{message, failed && !leaving_, false};
+    if (is_spare_ && failed && stop_signal_ == 0) {
+        ending.is_reported = false;
+        ending.of_spare = true;
+        tell(
+            LogLevel::info,
+            fmt::format(
+                "the job has ended with status {}, this node was a spare to the end: {}",
+                message.exit_status,
+                message.reason
+            )
+        );
+    }
     if (leaving_) {
         ending.outcome.exit_status = exit_code::from_signal(stop_signal_);
     }

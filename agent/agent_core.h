@@ -224,6 +224,7 @@ private:
     struct Ending {
         EndJob outcome;
         bool is_reported = false;  ///< on stderr
+        bool of_spare = false;     ///< whose own status is 0, whatever the job's is
     };
 
     struct PendingRound {
@@ -302,6 +303,8 @@ private:
     bool link_up_ = false;
     bool welcomed_ = false;  ///< on the present connection
     bool ever_welcomed_ = false;
+    bool is_spare_ = false;
+    bool is_away_ = false;  ///< from the rendezvous, which was told
     std::chrono::milliseconds heartbeat_interval_{1'000};
     std::optional<TimePoint> next_heartbeat_;
     std::uint64_t last_sequence_ = 0;

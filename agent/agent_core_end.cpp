@@ -126,7 +126,8 @@ void AgentCore::finish_if_over() {
             format_failure_report(settings_.join.job, outcome)});
     }
     finished_ = true;
-    actions_.emplace_back(agent_action::Finish{outcome.exit_status, outcome});
+    const int exit_status = ending_->of_spare ? exit_code::kSuccess : outcome.exit_status;
+    actions_.emplace_back(agent_action::Finish{exit_status, outcome});
 }
 
 }  // namespace ddprun

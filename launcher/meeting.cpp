@@ -94,6 +94,7 @@ void Meeting::Implementation::start(RendezvousLink::Handlers handlers) {
         .port = options_.endpoint.port,
         .connect_timeout = options_.join_timeout,
         .lost_timeout = options_.lost_timeout,
+        .heartbeat_misses = options_.heartbeat_misses,
     };
     options.superseded = [weak = weak_from_this()](const std::vector<std::string>& addresses) {
         const auto self = weak.lock();

@@ -32,6 +32,7 @@ struct MeetingOptions {
     bool host_is_first = false;
     std::chrono::milliseconds join_timeout{600'000};
     std::chrono::milliseconds lost_timeout{60'000};
+    std::int32_t heartbeat_misses = 3;
 };
 
 class Meeting {

@@ -147,6 +147,15 @@ void read_endpoint(Reader& reader, LaunchCommand& command) {
              )}
         );
     }
+    for (const char* option : {"master_addr", "master_port"}) {
+        if (reader.find(option) != nullptr && (!given.empty() || !is_static)) {
+            command.notes.push_back(fmt::format(
+                "{} has no effect: the endpoint is {}",
+                reader.origin(option),
+                given.empty() ? "that of the back end c10d, localhost" : given
+            ));
+        }
+    }
     std::string text = given;
     Port default_port = kDefaultRendezvousPort;
     const std::string origin = reader.origin(given.empty() ? "master_addr" : "rdzv_endpoint");
@@ -159,7 +168,9 @@ void read_endpoint(Reader& reader, LaunchCommand& command) {
                 ? Port{static_cast<std::uint16_t>(master_port.value_or(kDefaultMasterPort.value()))}
                 : kDefaultRendezvousPort;
     }
-    const auto endpoint = parse_endpoint(text, PortZero::refused);
+    // A job of one node hosts its rendezvous itself, at whatever port is free.
+    const bool is_alone = command.spec.max_nodes == NodeCount{1};
+    const auto endpoint = parse_endpoint(text, is_alone ? PortZero::allowed : PortZero::refused);
     if (!endpoint) {
         reader.set_error(wrong({text, origin}, endpoint.error().context));
         return;

@@ -62,7 +62,7 @@ FirstRound first_round(const LaunchCommand& command, const AgentSettings& settin
     );
     const std::vector<NodePlace> places = places_of(nodes);
     RoundPlan plan;
-    plan.round = Round{1};
+    plan.round = Round{0};
     plan.max_restarts = command.spec.max_restarts;
     plan.master_address = kLoopback;
     plan.nodes = command.spec.max_nodes;
@@ -101,6 +101,7 @@ PlannedWorker planned(
             worker.environment.emplace_back(name, entry.substr(name.size() + 1));
         }
     }
+    worker.environment.emplace_back(worker_env::kMemoryDir, std::nullopt);
     const auto place = static_cast<std::size_t>(local_rank.value());
     worker.cpus = facts.allowed_cpus;
     if (place < settings.bindings.size()) {

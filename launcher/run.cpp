@@ -10,6 +10,7 @@
 #include "agent/worker_environment.h"
 #include "launcher/binding.h"
 #include "launcher/gpus.h"
+#include "launcher/launch_checks.h"
 #include "launcher/machine.h"
 #include "launcher/meeting.h"
 #include "launcher/plan.h"
@@ -118,7 +119,6 @@ AgentSettings settings_of(
     settings.node = NodeId{fmt::format("{}/{}", identity.host, place)};
     settings.incarnation = Incarnation{identity.life};
     settings.info.host = identity.host;
-    settings.info.address = command.local_addr;
     settings.info.pid = static_cast<std::int32_t>(::getpid());
     settings.info.role = command.role;
     settings.spec = command.spec;
@@ -152,29 +152,6 @@ AgentSettings settings_of(
 int status_of(const LaunchCommand& command, int status) {
     return command.torchrun_exit_code && status != exit_code::kSuccess ? exit_code::kTorchrunFailure
                                                                        : status;
-}
-
-/// What the command line asks for and this process hasn't got.
-Result<void> check_supervision(const Supervision& supervision) {
-    for (const int fd : supervision.passed_fds) {
-        if (::fcntl(fd, F_GETFD) < 0) {
-            return fail(
-                Errc::invalid_argument,
-                fmt::format("--pass_fds={}: this descriptor isn't open here", fd)
-            );
-        }
-    }
-    if (supervision.report_file.empty()) {
-        return {};
-    }
-    Result<void> usable = check_report_file(supervision.report_file);
-    if (!usable) {
-        return fail(
-            Errc::invalid_argument,
-            fmt::format("--report={}: {}", supervision.report_file, usable.error().context)
-        );
-    }
-    return {};
 }
 
 /// The report of a job that ended before it began.
@@ -279,6 +256,7 @@ int run_as_agent(const LaunchCommand& command, AgentSettings settings, Log& log)
             .host_is_first = command.is_static,
             .join_timeout = command.spec.join_timeout,
             .lost_timeout = command.lost_timeout,
+            .heartbeat_misses = command.spec.heartbeat_misses,
         },
         log};
     std::unique_ptr<RendezvousLink> link = command.standalone ? meeting.alone() : meeting.link();
@@ -330,7 +308,7 @@ int run(const LaunchCommand& command, const Environment& given_environment) {
     for (const std::string& note : command.notes) {
         log->info("{}", note);
     }
-    if (const Result<void> usable = check_supervision(command.supervision); !usable) {
+    if (const Result<void> usable = check_files(command); !usable) {
         return give_up(usable.error(), exit_code::kUsage);
     }
     auto program = find_program(command, given_environment);
@@ -344,6 +322,9 @@ int run(const LaunchCommand& command, const Environment& given_environment) {
     if (!workers) {
         return give_up(workers.error(), exit_code::kUsage);
     }
+    if (const Result<void> usable = check_stdin(command, workers->count); !usable) {
+        return give_up(usable.error(), exit_code::kUsage);
+    }
     Environment environment = given_environment;
     if (workers->visible_devices) {
         environment["CUDA_VISIBLE_DEVICES"] = *workers->visible_devices;
@@ -355,17 +336,11 @@ int run(const LaunchCommand& command, const Environment& given_environment) {
     AgentSettings settings =
         settings_of(command, environment, {host_name(), *life}, std::move(*program));
     settings.info.local_world_size = workers->count;
-    if (!command.interface.empty()) {
-        const auto addresses = addresses_of_interface(command.interface);
-        if (!addresses) {
-            return give_up(
-                {addresses.error().code,
-                 fmt::format("--iface={}: {}", command.interface, addresses.error().context)},
-                exit_code::kUsage
-            );
-        }
-        settings.info.address = addresses->front();
+    const auto address = asked_address(command);
+    if (!address) {
+        return give_up(address.error(), exit_code::kUsage);
     }
+    settings.info.address = *address;
     settings.at_start = at_start;
     auto devices = find_devices(command, environment, workers->count);
     if (!devices) {

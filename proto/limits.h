@@ -108,6 +108,8 @@ inline constexpr std::size_t kAgentOutputBytesMax =
 inline constexpr std::size_t kUnjoinedConnectionsMax = 4'096;
 inline constexpr std::chrono::milliseconds kJoinMessageTimeout{
     10'000};  ///< from accept to a whole Join
+inline constexpr std::chrono::milliseconds kLinkDoubtMin{
+    100};  ///< without an answer before an agent takes its connection for dead
 inline constexpr std::chrono::milliseconds kConnectBackoffMin{10};
 inline constexpr std::chrono::milliseconds kConnectBackoffMax{1'000};
 inline constexpr std::chrono::milliseconds kConnectAttemptTimeout{5'000};

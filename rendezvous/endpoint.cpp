@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <memory>
 #include <utility>
@@ -30,6 +31,13 @@ bool is_v6(const std::string& text) {
 bool is_numeric(const std::string& text) {
     in_addr address{};
     return ::inet_pton(AF_INET, text.c_str(), &address) == 1 || is_v6(text);
+}
+
+/// Whatever resolvers may know, but no space, and no sign that belongs to a URL or to a list.
+bool may_be_in_host(char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte >= 0x80 || std::isalnum(byte) != 0 || c == '-' || c == '.' || c == '_' ||
+           c == ':' || c == '%';
 }
 
 Result<Port> parse_port(std::string_view text, std::string_view whole, PortZero port_zero) {
@@ -136,6 +144,15 @@ Result<Endpoint> parse_endpoint(std::string_view text, PortZero port_zero) {
         endpoint.host = text.substr(0, colon);
         has_port = colon != std::string_view::npos;
         port = has_port ? text.substr(colon + 1) : std::string_view{};
+    }
+    const auto wrong = std::ranges::find_if_not(endpoint.host, may_be_in_host);
+    if (wrong != endpoint.host.end()) {
+        return fail(
+            Errc::invalid_argument,
+            fmt::format(
+                "endpoint '{}': '{}' is in no host name; give it as HOST[:PORT]", text, *wrong
+            )
+        );
     }
     if (endpoint.host.empty() || endpoint.host.size() > limits::kNameBytesMax) {
         return fail(

@@ -137,6 +137,9 @@ void RendezvousHost::Implementation::on_message(
         },
         message
     );
+    if (std::holds_alternative<Heartbeat>(message) && !peer->is_local()) {
+        peer->send(Ack{});  // acknowledges nothing: we are there
+    }
     if (std::holds_alternative<Bye>(message)) {
         liveness_.forget({identity.job, identity.node}, identity.incarnation);
         const auto bound = bound_.find({identity.job, identity.node});

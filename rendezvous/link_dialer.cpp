@@ -31,9 +31,12 @@ LinkDialer::LinkDialer(asio::io_context& io_context, TcpLinkOptions options, Log
       telling_timer_(io_context),
       backoff_(limits::kConnectBackoffMin) {}
 
-void LinkDialer::begin(std::chrono::milliseconds time, std::string trouble) {
+void LinkDialer::begin(
+    std::chrono::milliseconds time, std::string trouble, std::optional<Haste> haste
+) {
     cancel();
     trouble_ = std::move(trouble);
+    haste_ = haste;
     since_ = Clock::now();
     deadline_ = since_ + time;
     attempts_ = 0;
@@ -51,7 +54,7 @@ void LinkDialer::retry(std::string trouble) {
         return;
     }
     pause_.expires_at(std::min(deadline_, now + backoff_));
-    backoff_ = std::min(2 * backoff_, limits::kConnectBackoffMax);
+    backoff_ = std::min(2 * backoff_, is_hasty() ? haste_->attempt : limits::kConnectBackoffMax);
     pause_.async_wait(guarded([this](const error_code& error) {
         if (error) {
             return;
@@ -92,12 +95,17 @@ void LinkDialer::cancel() {
 void LinkDialer::attempt() {
     ++attempt_;
     ++attempts_;
-    attempt_timer_.expires_at(at_most(limits::kConnectAttemptTimeout));
+    const bool is_hasty = this->is_hasty();
+    attempt_timer_.expires_at(at_most(is_hasty ? haste_->attempt : limits::kConnectAttemptTimeout));
     attempt_timer_.async_wait(guarded([this](const error_code& error) {
         if (!error) {
             retry("no answer");
         }
     }));
+    if (is_hasty && reached_) {
+        connect({*reached_});
+        return;
+    }
     error_code not_numeric;
     const auto address = asio::ip::make_address(options_.host, not_numeric);
     if (!not_numeric) {
@@ -128,6 +136,10 @@ void LinkDialer::attempt() {
             connect(std::move(endpoints));
         })
     );
+}
+
+bool LinkDialer::is_hasty() const {
+    return haste_ && Clock::now() < since_ + haste_->time;
 }
 
 bool LinkDialer::is_superseded(const std::vector<std::string>& addresses) {
@@ -164,6 +176,7 @@ void LinkDialer::on_connect(const error_code& error) {
         return;
     }
     attempt_timer_.cancel();
+    reached_ = remote;
     trouble_ = "what listens there has not answered yet";
     const auto handler = handlers_.on_connected;
     if (handler) {

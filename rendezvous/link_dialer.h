@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,8 +37,19 @@ public:
     /// Before begin().
     void set_handlers(Handlers handlers) { handlers_ = std::move(handlers); }
 
+    /// After a connection that fell silent the network may be cut for a moment: attempts are short
+    /// and follow each other without a growing pause, at the address that was reached before.
+    struct Haste {
+        std::chrono::milliseconds attempt{};
+        std::chrono::milliseconds time{};  ///< from begin() on; then as usual
+    };
+
     /// Tries from now on, for at most this time. `trouble` is what ended the connection before.
-    void begin(std::chrono::milliseconds time, std::string trouble = "no answer yet");
+    void begin(
+        std::chrono::milliseconds time,
+        std::string trouble = "no answer yet",
+        std::optional<Haste> haste = std::nullopt
+    );
 
     /// What had been connected was good for nothing: goes on under the deadline that runs.
     void retry(std::string trouble);
@@ -65,6 +77,7 @@ private:
     void give_up();
     void tell_later(std::chrono::milliseconds delay);
     void cancel();
+    [[nodiscard]] bool is_hasty() const;
     [[nodiscard]] bool is_superseded(const std::vector<std::string>& addresses);
 
     template <class Handler>
@@ -87,6 +100,8 @@ private:
     boost::asio::steady_timer attempt_timer_;
     boost::asio::steady_timer telling_timer_;
     std::uint64_t attempt_ = 0;
+    std::optional<Haste> haste_;
+    std::optional<boost::asio::ip::tcp::endpoint> reached_;  ///< by the last good attempt
 
     std::chrono::steady_clock::time_point since_;
     std::chrono::steady_clock::time_point deadline_;

@@ -10,6 +10,12 @@ Stamp later(Stamp stamp, std::chrono::milliseconds delay) {
     return Stamp{stamp.value() + delay.count()};
 }
 
+/// The last heartbeat before a cut is somewhat old when it begins, and the next one needs a new
+/// connection when it is over.
+std::chrono::milliseconds silence_max(const Liveness::Rhythm& rhythm) {
+    return rhythm.interval * rhythm.misses + rhythm.interval / 2;
+}
+
 }  // namespace
 
 void Liveness::watch(const LiveKey& key, Incarnation incarnation, Rhythm rhythm, Stamp now) {
@@ -17,7 +23,7 @@ void Liveness::watch(const LiveKey& key, Incarnation incarnation, Rhythm rhythm,
     if (former != lives_.end()) {
         erase(former);
     }
-    const Stamp deadline = later(now, rhythm.interval * rhythm.misses);
+    const Stamp deadline = later(now, silence_max(rhythm));
     lives_.emplace(key, Life{incarnation, rhythm, now, std::nullopt, deadline});
     deadlines_.emplace(deadline, key);
 }
@@ -28,7 +34,7 @@ void Liveness::heard(const LiveKey& key, Incarnation incarnation, Stamp now) {
         return;
     }
     life->second.heard = now;
-    set_deadline(life, later(now, life->second.rhythm.interval * life->second.rhythm.misses));
+    set_deadline(life, later(now, silence_max(life->second.rhythm)));
 }
 
 void Liveness::connection_closed(const LiveKey& key, Incarnation incarnation, Stamp now) {

@@ -1,6 +1,7 @@
 // Which nodes live: a core of its own, one per server for all its jobs, never logged. A node is
-// lost when nothing was heard of it for heartbeat_interval x heartbeat_misses, or when its closed
-// connection didn't come back within kResumeGrace. Pure: the caller's stamps are the only clock.
+// lost when nothing was heard of it for heartbeat_interval x heartbeat_misses and half an interval
+// more, so that a cut shorter than that product costs no node, or when its closed connection didn't
+// come back within kResumeGrace. Pure: the caller's stamps are the only clock.
 #pragma once
 
 #include "proto/types.h"

@@ -27,11 +27,17 @@ namespace ddprun {
 namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
+using Clock = std::chrono::steady_clock;
 
 namespace {
 
 /// Heartbeats that the network doesn't acknowledge before the connection counts as broken.
 constexpr int kUnacknowledgedHeartbeats = 3;
+
+/// So that the silence that the rendezvous sees is hardly longer than what is wrong.
+constexpr int kBeatsPerInterval = 4;
+
+constexpr int kAttemptsPerInterval = 8;  ///< at connecting anew after a silence
 
 class Connection : public std::enable_shared_from_this<Connection> {
 public:
@@ -39,9 +45,11 @@ public:
         : io_context_(io_context),
           connect_timeout_(options.connect_timeout),
           lost_timeout_(options.lost_timeout),
+          heartbeat_misses_(options.heartbeat_misses),
           log_(log),
           dialer_(std::make_shared<LinkDialer>(io_context, std::move(options), log)),
           socket_(io_context),
+          silent_(io_context),
           timer_(io_context),
           heartbeat_timer_(io_context) {}
 
@@ -55,7 +63,7 @@ private:
 
     void on_connected(tcp::socket socket);
     void on_given_up(const Error& error);
-    void lose(const Error& reason);
+    void lose(const Error& reason, std::optional<LinkDialer::Haste> haste = std::nullopt);
     void read();
     void on_read(std::size_t size);
     [[nodiscard]] bool take(const ServerMessage& message);
@@ -64,7 +72,11 @@ private:
     void write();
     void on_written(const error_code& error);
     void beat();
+    void on_beat(Clock::time_point due);
+    void doubt();
+    [[nodiscard]] std::chrono::milliseconds patience() const;
     void close_socket();
+    void close_sockets();
     void finish_close();
 
     template <class Handler>
@@ -81,12 +93,16 @@ private:
     asio::io_context& io_context_;
     std::chrono::milliseconds connect_timeout_;
     std::chrono::milliseconds lost_timeout_;
+    std::int32_t heartbeat_misses_;
     Log& log_;
     RendezvousLink::Handlers handlers_;
     State state_ = State::connecting;
 
     std::shared_ptr<LinkDialer> dialer_;
     tcp::socket socket_;
+    /// One that fell silent, kept open until the next is welcome: its end could arrive before the
+    /// beginning of the other, and would count as ours.
+    tcp::socket silent_;
     asio::steady_timer timer_;  ///< for a Welcome, and for the end of close()
     asio::steady_timer heartbeat_timer_;
     std::uint64_t connection_ = 0;
@@ -97,6 +113,7 @@ private:
     std::size_t output_bytes_ = 0;
     bool writing_ = false;
     std::optional<std::chrono::milliseconds> heartbeat_interval_;
+    std::optional<Clock::time_point> unanswered_since_;
     bool final_word_ = false;  ///< Refused or EndJob has come
     std::function<void()> closed_;
 };
@@ -137,6 +154,7 @@ void Connection::on_connected(tcp::socket socket) {
     state_ = State::up;
     reader_ = FrameReader{FrameReader::Start::frames, limits::kServerFrameBytesMax};
     heartbeat_interval_.reset();
+    unanswered_since_.reset();
     writing_ = false;
     output_.clear();
     output_.push_back(agent_opening());
@@ -153,7 +171,7 @@ void Connection::on_connected(tcp::socket socket) {
 
 void Connection::on_given_up(const Error& error) {
     state_ = State::over;
-    close_socket();
+    close_sockets();
     const auto handler = std::exchange(handlers_, {}).on_lost;
     if (handler) {
         handler(error);
@@ -161,7 +179,7 @@ void Connection::on_given_up(const Error& error) {
 }
 
 /// The connection broke after it had been up.
-void Connection::lose(const Error& reason) {
+void Connection::lose(const Error& reason, std::optional<LinkDialer::Haste> haste) {
     close_socket();
     if (state_ == State::closing) {
         finish_close();
@@ -174,7 +192,7 @@ void Connection::lose(const Error& reason) {
     } else {
         state_ = State::connecting;
         if (was_welcome) {
-            dialer_->begin(lost_timeout_, reason.context);
+            dialer_->begin(lost_timeout_, reason.context, haste);
         } else {
             dialer_->retry(reason.context);
         }
@@ -210,6 +228,7 @@ void Connection::on_read(std::size_t size) {
         read();
         return;
     }
+    unanswered_since_.reset();
     reader_.push(std::string_view{input_.data(), size});
     const std::uint64_t connection = connection_;
     while (state_ == State::up && connection_ == connection) {
@@ -247,6 +266,9 @@ bool Connection::take(const ServerMessage& message) {
         timer_.cancel();
         dialer_->stop();
     }
+    if (message == ServerMessage{Ack{}}) {
+        return true;  // the answer to a heartbeat, which is ours
+    }
     final_word_ = final_word_ || std::holds_alternative<Refused>(message) ||
                   std::holds_alternative<EndJob>(message);
     // A copy: the handler may close the link.
@@ -260,6 +282,8 @@ bool Connection::take(const ServerMessage& message) {
 void Connection::on_welcome(const Welcome& welcome) {
     timer_.cancel();
     dialer_->settle();
+    error_code ignored;
+    silent_.close(ignored);
     const bool first = !heartbeat_interval_.has_value();
     heartbeat_interval_ = std::max(welcome.heartbeat_interval, limits::kHeartbeatIntervalMin);
     const auto patience = *heartbeat_interval_ * kUnacknowledgedHeartbeats;
@@ -328,16 +352,53 @@ void Connection::on_written(const error_code& error) {
 }
 
 void Connection::beat() {
-    heartbeat_timer_.expires_after(*heartbeat_interval_);
-    heartbeat_timer_.async_wait(guarded([this](const error_code& error) {
-        if (error || state_ != State::up || !heartbeat_interval_) {
-            return;
+    const Clock::time_point due = Clock::now() + *heartbeat_interval_ / kBeatsPerInterval;
+    heartbeat_timer_.expires_at(due);
+    heartbeat_timer_.async_wait(guarded([this, due](const error_code& error) {
+        if (!error && state_ == State::up && heartbeat_interval_) {
+            on_beat(due);
         }
-        if (output_.empty()) {  // else what is queued says as much
-            enqueue(Heartbeat{});
-        }
-        beat();
     }));
+}
+
+void Connection::on_beat(Clock::time_point due) {
+    const Clock::time_point now = Clock::now();
+    if (now - due > *heartbeat_interval_) {
+        unanswered_since_.reset();  // it was us who stood still: what came has not been read yet
+    }
+    if (unanswered_since_ && now - *unanswered_since_ >= patience()) {
+        doubt();
+        return;
+    }
+    if (!unanswered_since_) {
+        unanswered_since_ = now;
+    }
+    if (output_.empty()) {  // else what is queued says as much
+        enqueue(Heartbeat{});
+    }
+    beat();
+}
+
+std::chrono::milliseconds Connection::patience() const {
+    return std::max(*heartbeat_interval_ * heartbeat_misses_ / 2, limits::kLinkDoubtMin);
+}
+
+/// Nothing comes any more.
+void Connection::doubt() {
+    const double seconds = std::chrono::duration<double>(Clock::now() - *unanswered_since_).count();
+    const LinkDialer::Haste haste{
+        .attempt =
+            std::max(*heartbeat_interval_ / kAttemptsPerInterval, limits::kConnectBackoffMin),
+        .time = *heartbeat_interval_ * heartbeat_misses_,
+    };
+    error_code ignored;
+    silent_.close(ignored);
+    socket_.cancel(ignored);
+    silent_ = std::move(socket_);
+    socket_ = tcp::socket{io_context_};
+    lose(
+        Error{Errc::timed_out, fmt::format("no answer to heartbeats for {:.1f} s", seconds)}, haste
+    );
 }
 
 // ---- the end
@@ -361,7 +422,7 @@ void Connection::close(std::function<void()> done) {
 
 void Connection::finish_close() {
     state_ = State::over;
-    close_socket();
+    close_sockets();
     dialer_->stop();
     auto done = std::exchange(closed_, nullptr);
     if (done) {
@@ -373,9 +434,15 @@ void Connection::abandon() {
     handlers_ = {};
     if (state_ != State::closing) {  // else close() finishes what it began
         state_ = State::over;
-        close_socket();
+        close_sockets();
         dialer_->stop();
     }
+}
+
+void Connection::close_sockets() {
+    close_socket();
+    error_code ignored;
+    silent_.close(ignored);
 }
 
 void Connection::close_socket() {

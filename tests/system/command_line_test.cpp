@@ -122,6 +122,81 @@ TEST_CASE("a wrong command line of either program is one line and status 2") {
     }
 }
 
+TEST_CASE("what the machine hasn't got is one line and status 2, before anything is started") {
+    const TemporaryFolder folder;
+    const std::string started = folder.path("started");
+    const std::string file = folder.file("file", "");
+    const std::vector<std::string> options{
+        "--stdin=2",
+        "--log_dir=" + file,
+        "--log_dir=" + file + "/below",
+        "--local_addr=no-such-host.invalid",
+        "--local_addr=203.0.113.7",
+        "--iface=no-such-interface",
+        "--rdzv_endpoint=host/path",
+        "--rdzv_endpoint=a b",
+        "--pass_fds=999",
+        "--report=/no/such/folder/report.json",
+    };
+    for (const std::string& option : options) {
+        CAPTURE(option);
+        const CommandResult result = run_command(
+            {.argv = ddprun({"--nproc_per_node=2", option, "/bin/sh", "-c", "touch " + started})}
+        );
+
+        CHECK(result.exit_code == 2);
+        CHECK(result.out == "");
+        const std::string name = option.substr(0, option.find('='));
+        CHECK(result.err.starts_with("ddprun: " + name));
+        CHECK(count_of(result.err, "\n") == 1);
+        CHECK_FALSE(std::filesystem::exists(started));
+    }
+}
+
+TEST_CASE("a host name may be given as this node's address") {
+    const CommandResult result = run_command(
+        {.argv = ddprun({"--local_addr=localhost", "/bin/sh", "-c", "echo at $MASTER_ADDR"})}
+    );
+
+    CHECK_MESSAGE(result.exit_code == 0, result.err);
+    CHECK(result.out == "at 127.0.0.1\n");
+}
+
+TEST_CASE("a job of one node may ask for any free port") {
+    for (const char* backend : {"--rdzv_backend=c10d", "--rdzv_backend=static"}) {
+        const CommandResult result = run_command(
+            {.argv = ddprun(
+                 {backend,
+                  "--rdzv_endpoint=localhost:0",
+                  "/bin/sh",
+                  "-c",
+                  "[ $MASTER_PORT -gt 0 ] && echo ran"}
+             )}
+        );
+
+        CHECK_MESSAGE(result.exit_code == 0, result.err);
+        CHECK(result.out == "ran\n");
+    }
+}
+
+TEST_CASE("a plan shows the variables of the first round as its workers get them") {
+    const std::string print = "env | grep -E '^(DDPRUN_|TORCHELASTIC_)' | grep -v TEST | sed 's/=.*//' | sort";
+    const CommandResult plan =
+        run_command({.argv = ddprun({"--print_plan", "/bin/sh", "-c", "true"})});
+    const CommandResult names = run_command({.argv = ddprun({"/bin/sh", "-c", print})});
+    const CommandResult round =
+        run_command({.argv = ddprun({"/bin/sh", "-c", "echo DDPRUN_ROUND=$DDPRUN_ROUND"})});
+
+    CHECK(plan.out.find(" " + round.out) != std::string::npos);
+    std::istringstream lines{names.out};
+    for (std::string name; std::getline(lines, name);) {
+        CAPTURE(name);
+        const bool is_planned = plan.out.find(" " + name + "=") != std::string::npos ||
+                                plan.out.find(" " + name + " (known") != std::string::npos;
+        CHECK(is_planned);
+    }
+}
+
 TEST_CASE("a plan is shown and nothing is started") {
     const TemporaryFolder folder;
     const std::string script =

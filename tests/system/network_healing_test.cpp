@@ -131,21 +131,48 @@ TEST_CASE("a link that is down for less than the heartbeats allow restarts nobod
         return;
     }
     const Cluster cluster(2);
-    const std::vector<std::string> options{"--nnodes=2", "--rdzv_conf=heartbeat_misses=20"};
+    const std::vector<std::string> options{"--nnodes=2", "--rdzv_conf=lost_timeout=20"};
     const auto first = cluster.start(1, options);
     const auto second = cluster.start(2, options);
     REQUIRE(first->wait_for_line("round 0 rank 0 of 2"));
     REQUIRE(second->wait_for_line("round 0 rank 1 of 2"));
 
-    // Longer than the connection lasts without an acknowledgement.
-    cluster.lab.cut(2);
+    // Three heartbeats of a second are allowed for; TCP alone tries again after 1.4 s and 3 s.
+    for (const char* seconds : {"1.6", "2.9"}) {
+        cluster.lab.cut(2);
+        static_cast<void>(run_command({.argv = {"sleep", seconds}}));
+        cluster.lab.heal(2);
+        REQUIRE(second->wait_for_line("connected to the rendezvous again"));
+    }
     cluster.release();
-    static_cast<void>(run_command({.argv = {"sleep", "5"}}));
-    cluster.lab.heal(2);
 
     check_success(*first);
     check_success(*second);
     CHECK(count_of(first->out() + second->out(), "round") == 2);
+}
+
+TEST_CASE("a rendezvous that stands still for longer than the lost time-out is lost") {
+    if (no_lab()) {
+        return;
+    }
+    const Cluster cluster(2);
+    const std::vector<std::string> options{"--nnodes=2", "--rdzv_conf=lost_timeout=2"};
+    const auto first = cluster.start(1, options);
+    const auto second = cluster.start(2, options);
+    REQUIRE(first->wait_for_line("round 0 rank 0 of 2"));
+    REQUIRE(second->wait_for_line("round 0 rank 1 of 2"));
+    const std::vector<pid_t> agents = Command::children_of(first->pid());
+    REQUIRE(agents.size() == 1);
+
+    REQUIRE(::kill(agents.front(), SIGSTOP) == 0);
+    const CommandResult result = second->finish();
+
+    CHECK_MESSAGE(result.exit_code == 74, describe(result), " ", result.err);
+    CHECK(result.err.find("no answer to heartbeats") != std::string::npos);
+    CHECK(::kill(agents.front(), SIGCONT) == 0);
+    cluster.release();
+    static_cast<void>(first->finish());
+    CHECK(first->left_behind() == "");
 }
 
 TEST_CASE("a link that stays down: the survivors go on, the cut-off node ends with 74") {

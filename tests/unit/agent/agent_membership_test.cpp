@@ -289,4 +289,60 @@ TEST_SUITE("agent/agent_membership") {
         REQUIRE(all_of<agent_action::SignalWorker>(stopped).size() == 1);
         CHECK(all_of<agent_action::SignalWorker>(stopped)[0].signal == SIGTERM);
     }
+
+    EndJob failed_job() {
+        EndJob end;
+        end.exit_status = 6;
+        end.reason = "rank 1 exited with status 6";
+        end.failures.emplace_back();
+        return end;
+    }
+
+    Waiting as_spare() {
+        Waiting waiting;
+        waiting.spare = true;
+        return waiting;
+    }
+
+    TEST_CASE("a spare ends with 0 when the job fails, says how it ended and prints no report") {
+        Fixture f;
+        static_cast<void>(f.receive(as_spare()));
+
+        const auto over = f.receive(failed_job());
+
+        REQUIRE(all_of<agent_action::Finish>(over).size() == 1);
+        CHECK(all_of<agent_action::Finish>(over)[0].exit_status == 0);
+        CHECK(all_of<agent_action::Finish>(over)[0].outcome.exit_status == 6);
+        CHECK(all_of<agent_action::PrintReport>(over).empty());
+        REQUIRE(all_of<agent_action::Tell>(over).size() == 1);
+        CHECK(all_of<agent_action::Tell>(over)[0].text.find("status 6") != std::string::npos);
+    }
+
+    TEST_CASE("a spare that took over a place ends with the job's status") {
+        Fixture f;
+        static_cast<void>(f.receive(as_spare()));
+        f.run(3);
+        static_cast<void>(f.stop(3, StopKind::worker_failure));
+        static_cast<void>(f.end(ExitStatus::exited(0)));
+        static_cast<void>(f.step(agent_event::Swept{}));
+
+        const auto over = f.receive(failed_job());
+
+        REQUIRE(all_of<agent_action::Finish>(over).size() == 1);
+        CHECK(all_of<agent_action::Finish>(over)[0].exit_status == 6);
+    }
+
+    TEST_CASE("the loss of a rendezvous and its return are told once each") {
+        Fixture f;
+        const Error reason{Errc::connection_lost, "reset"};
+
+        CHECK(all_of<agent_action::Tell>(f.step(agent_event::LinkDown{reason})).size() == 1);
+        for (int attempt = 0; attempt < 3; ++attempt) {
+            CHECK(all_of<agent_action::Tell>(f.step(agent_event::LinkUp{"10.0.0.2"})).empty());
+            CHECK(all_of<agent_action::Tell>(f.step(agent_event::LinkDown{reason})).empty());
+        }
+        static_cast<void>(f.step(agent_event::LinkUp{"10.0.0.2"}));
+        CHECK(all_of<agent_action::Tell>(f.receive(Welcome{})).size() == 1);
+        CHECK(all_of<agent_action::Tell>(f.receive(Welcome{})).empty());
+    }
 }

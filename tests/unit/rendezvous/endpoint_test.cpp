@@ -68,6 +68,18 @@ TEST_CASE("what is no endpoint gets a sentence") {
     CHECK(error_of("[node0]:1") == "endpoint '[node0]:1': 'node0' is no IPv6 address");
 }
 
+TEST_CASE("a host with a sign that no host name has is refused with that sign") {
+    for (const std::string text :
+         {"a b", " a", "a\t:1", "h/x:1", "http//h", "a,b", "u@h", "h?", "h#"}) {
+        CAPTURE(text);
+        CHECK(error_of(text).find("is in no host name") != std::string::npos);
+    }
+    for (const std::string text : {"node-0.cluster_1", "[fe80::1]:3", "10.0.0.1", "b\xC3\xBCro"}) {
+        CAPTURE(text);
+        CHECK(parse(text).has_value());
+    }
+}
+
 TEST_CASE("port 0 is for jobs of one node") {
     CHECK(error_of("a:0").find("port 0 would be another port on each node") != std::string::npos);
     CHECK(parse_endpoint("a:0", PortZero::allowed)->port == Port{0});

@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read.hpp>
+#include <boost/asio/read_until.hpp>
 #include <boost/asio/write.hpp>
 #include <doctest/doctest.h>
 
@@ -293,6 +294,28 @@ TEST_CASE("a silent node is lost after the missed heartbeats") {
     REQUIRE(f.run_until_true([&] { return first.last<StopRound>().has_value(); }));
 
     CHECK(first.last<StopRound>()->reason == "node2 was lost: it is silent");
+}
+
+TEST_CASE("a heartbeat is answered") {
+    Fixture f;
+    tcp::socket socket = f.raw_connection();
+    std::string bytes = agent_opening();
+    encode(AgentMessage{join_of("node1", 2)}, bytes);
+    encode(AgentMessage{Heartbeat{}}, bytes);
+
+    std::string answer;
+    encode(ServerMessage{Ack{}}, answer);
+    asio::write(socket, asio::buffer(bytes));
+
+    std::string received;
+    asio::async_read_until(
+        socket,
+        asio::dynamic_buffer(received),
+        answer,
+        [](const boost::system::error_code& /*error*/, std::size_t /*size*/) {}
+    );
+
+    CHECK(f.run_until_true([&] { return received.find(answer) != std::string::npos; }));
 }
 
 TEST_CASE("a newer connection of the same life takes over without a new round") {

@@ -13,13 +13,13 @@ const Liveness::Rhythm kRhythm{std::chrono::milliseconds(1'000), 3};
 
 TEST_SUITE_BEGIN("rendezvous/liveness");
 
-TEST_CASE("a silent node is lost after interval x misses and not before") {
+TEST_CASE("a silent node is lost half an interval after interval x misses and not before") {
     Liveness liveness;
     liveness.watch(kNode, kLife, kRhythm, Stamp{100});
-    CHECK(liveness.deadline() == Stamp{3'100});
-    CHECK(liveness.expire(Stamp{3'099}).empty());
+    CHECK(liveness.deadline() == Stamp{3'600});
+    CHECK(liveness.expire(Stamp{3'599}).empty());
 
-    const auto lost = liveness.expire(Stamp{3'100});
+    const auto lost = liveness.expire(Stamp{3'600});
 
     REQUIRE(lost.size() == 1);
     CHECK(lost[0].key == kNode);
@@ -35,8 +35,8 @@ TEST_CASE("each sign of life moves the deadline") {
 
     liveness.heard(kNode, kLife, Stamp{2'999});
 
-    CHECK(liveness.expire(Stamp{3'000}).empty());
-    CHECK(liveness.deadline() == Stamp{5'999});
+    CHECK(liveness.expire(Stamp{3'500}).empty());
+    CHECK(liveness.deadline() == Stamp{6'499});
 }
 
 TEST_CASE("a closed connection that doesn't come back within the grace loses the node") {
@@ -70,7 +70,7 @@ TEST_CASE("what a former life does is of no interest") {
     liveness.heard(kNode, Incarnation{1}, Stamp{20});
     liveness.forget(kNode, Incarnation{1});
 
-    CHECK(liveness.deadline() == Stamp{3'010});
+    CHECK(liveness.deadline() == Stamp{3'510});
 }
 
 TEST_CASE("a forgotten node is never lost") {
@@ -79,7 +79,7 @@ TEST_CASE("a forgotten node is never lost") {
 
     liveness.forget(kNode, kLife);
 
-    CHECK(liveness.expire(Stamp{3'001}).empty());
+    CHECK(liveness.expire(Stamp{3'501}).empty());
 }
 
 TEST_CASE("a server that was asleep itself gives silent nodes another interval") {
@@ -98,7 +98,7 @@ TEST_CASE("nodes of several jobs are lost in the order of their deadlines") {
     liveness.watch(kNode, kLife, kRhythm, Stamp{0});
     liveness.watch(other, kLife, kRhythm, Stamp{1});
 
-    const auto lost = liveness.expire(Stamp{3'500});
+    const auto lost = liveness.expire(Stamp{3'600});
 
     REQUIRE(lost.size() == 2);
     CHECK(lost[0].key == kNode);

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <fcntl.h>
+#include <sys/socket.h>
 
 #include <array>
 
@@ -26,7 +27,8 @@ class FakeServer {
 public:
     explicit FakeServer(asio::io_context& io)
         : acceptor_(io, {asio::ip::address_v4::loopback(), 0}),
-          socket_(io) {
+          socket_(io),
+          former_(io) {
         accept();
     }
 
@@ -53,9 +55,20 @@ public:
         ));
     }
 
+    /// Whether the connection before the present one was closed by the other side.
+    [[nodiscard]] bool former_has_ended() {
+        std::array<char, 256> bytes{};
+        ssize_t size = 0;
+        do {
+            size = ::recv(former_.native_handle(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+        } while (size > 0);
+        return size == 0;
+    }
+
     std::vector<AgentMessage> messages;
     int connections = 0;
     bool saw_end = false;
+    bool answers = false;  ///< heartbeats
 
 private:
     void accept() {
@@ -63,7 +76,7 @@ private:
             if (error) {
                 return;
             }
-            socket_ = std::move(socket);
+            former_ = std::exchange(socket_, std::move(socket));
             ++connections;
             reader_ = FrameReader(FrameReader::Start::opening, limits::kAgentFrameBytesMax);
             read();
@@ -77,7 +90,7 @@ private:
             [this,
              connection = connections](const boost::system::error_code& error, std::size_t size) {
                 if (connection != connections) {
-                    return;
+                    return;  // of a connection that is looked at no more
                 }
                 if (error) {
                     saw_end = error == asio::error::eof;
@@ -86,6 +99,9 @@ private:
                 reader_.push(std::string_view{input_.data(), size});
                 for (auto frame = reader_.next(); frame && *frame; frame = reader_.next()) {
                     messages.push_back(*decode_agent_message(**frame));
+                    if (answers && std::holds_alternative<Heartbeat>(messages.back())) {
+                        send(Ack{});
+                    }
                 }
                 read();
             }
@@ -94,6 +110,7 @@ private:
 
     tcp::acceptor acceptor_;
     tcp::socket socket_;
+    tcp::socket former_;
     FrameReader reader_{FrameReader::Start::opening, limits::kAgentFrameBytesMax};
     std::array<char, 4096> input_{};
 };
@@ -147,6 +164,47 @@ TEST_CASE("heartbeats begin with the welcome, at its rhythm") {
     f.server.send(kWelcome);
 
     CHECK(f.run_until([&] { return f.server.count<Heartbeat>() >= 3; }));
+}
+
+TEST_CASE("a rendezvous that answers no heartbeat is connected to anew before it misses this node"
+) {
+    Fixture f;
+    const auto agent = f.agent();
+    REQUIRE(f.run_until([&] { return f.server.count<Join>() == 1; }));
+    f.server.send(kWelcome);
+
+    REQUIRE(f.run_until([&] { return f.server.count<Join>() == 2; }));
+
+    CHECK(agent->disconnected->context.find("no answer to heartbeats") == 0);
+    CHECK_FALSE(agent->lost.has_value());
+}
+
+TEST_CASE("a connection that fell silent stays open until the new one is welcome") {
+    Fixture f;
+    const auto agent = f.agent();
+    REQUIRE(f.run_until([&] { return f.server.count<Join>() == 1; }));
+    f.server.send(kWelcome);
+    REQUIRE(f.run_until([&] { return f.server.count<Join>() == 2; }));
+    CHECK_FALSE(f.server.former_has_ended());
+
+    f.server.answers = true;
+    f.server.send(kWelcome);
+
+    CHECK(f.run_until([&] { return f.server.former_has_ended(); }));
+}
+
+TEST_CASE("answered heartbeats keep a connection, and nobody else hears of them") {
+    Fixture f;
+    const auto agent = f.agent();
+    f.server.answers = true;
+    REQUIRE(f.run_until([&] { return f.server.count<Join>() == 1; }));
+    f.server.send(kWelcome);
+
+    // A lot longer than an unanswered connection lives.
+    REQUIRE(f.run_until([&] { return f.server.count<Heartbeat>() >= 200; }));
+
+    CHECK(f.server.connections == 1);
+    CHECK(agent->messages.size() == 1);
 }
 
 TEST_CASE("messages of the rendezvous arrive in order") {

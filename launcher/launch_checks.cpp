@@ -1,0 +1,133 @@
+#include "launcher/launch_checks.h"
+
+#include "agent/job_report.h"
+#include "proto/error.h"
+#include "rendezvous/endpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+namespace ddprun::launcher {
+
+namespace {
+
+Result<void> check_log_folder(const std::string& folder) {
+    if (folder.empty() || folder == "/dev/null") {
+        return {};
+    }
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (!error && !std::filesystem::is_directory(folder, error)) {
+        error = std::make_error_code(std::errc::not_a_directory);
+    }
+    if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) {
+        error = std::error_code{errno, std::generic_category()};
+    }
+    if (error) {
+        return fail(
+            Errc::invalid_argument,
+            fmt::format(
+                "--log_dir={}: no folder to write logs to: {}; name another, or /dev/null for none",
+                folder,
+                error.message()
+            )
+        );
+    }
+    return {};
+}
+
+/// Of several addresses one by which others reach this node.
+std::string best_of(const std::vector<std::string>& addresses) {
+    const auto found = std::ranges::find_if_not(addresses, is_loopback);
+    return found == addresses.end() ? addresses.front() : *found;
+}
+
+}  // namespace
+
+Result<void> check_files(const LaunchCommand& command) {
+    const Supervision& supervision = command.supervision;
+    for (const int fd : supervision.passed_fds) {
+        if (::fcntl(fd, F_GETFD) < 0) {
+            return fail(
+                Errc::invalid_argument,
+                fmt::format("--pass_fds={}: this descriptor isn't open here", fd)
+            );
+        }
+    }
+    if (!supervision.report_file.empty()) {
+        const Result<void> usable = check_report_file(supervision.report_file);
+        if (!usable) {
+            return fail(
+                Errc::invalid_argument,
+                fmt::format("--report={}: {}", supervision.report_file, usable.error().context)
+            );
+        }
+    }
+    return command.print_plan ? Result<void>{} : check_log_folder(command.logs.folder);
+}
+
+Result<void> check_stdin(const LaunchCommand& command, LocalWorldSize workers) {
+    if (!command.stdin_rank || command.stdin_rank->value() < workers.value()) {
+        return {};
+    }
+    return fail(
+        Errc::invalid_argument,
+        fmt::format(
+            "--stdin={}: this node has {} {}, local ranks from 0 to {}",
+            *command.stdin_rank,
+            workers,
+            workers == LocalWorldSize{1} ? "worker" : "workers",
+            workers.value() - 1
+        )
+    );
+}
+
+Result<std::string> asked_address(const LaunchCommand& command) {
+    if (!command.interface.empty()) {
+        const auto addresses = addresses_of_interface(command.interface);
+        if (!addresses) {
+            return fail(
+                addresses.error().code,
+                fmt::format("--iface={}: {}", command.interface, addresses.error().context)
+            );
+        }
+        return addresses->front();
+    }
+    if (command.local_addr.empty()) {
+        return std::string{};
+    }
+    const auto resolved = resolve_host(command.local_addr);
+    if (!resolved) {
+        return fail(
+            resolved.error().code,
+            fmt::format("--local_addr={}: {}", command.local_addr, resolved.error().context)
+        );
+    }
+    const std::vector<std::string> own = own_addresses();
+    std::vector<std::string> usable;
+    std::ranges::copy_if(*resolved, std::back_inserter(usable), [&](const std::string& address) {
+        return is_loopback(address) || std::ranges::find(own, address) != own.end();
+    });
+    if (usable.empty()) {
+        return fail(
+            Errc::invalid_argument,
+            fmt::format(
+                "--local_addr={}: {} is no address of this node, which has {}",
+                command.local_addr,
+                fmt::join(*resolved, ", "),
+                fmt::join(own, ", ")
+            )
+        );
+    }
+    return best_of(usable);
+}
+
+}  // namespace ddprun::launcher
