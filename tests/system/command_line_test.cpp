@@ -180,7 +180,8 @@ TEST_CASE("a job of one node may ask for any free port") {
 }
 
 TEST_CASE("a plan shows the variables of the first round as its workers get them") {
-    const std::string print = "env | grep -E '^(DDPRUN_|TORCHELASTIC_)' | grep -v TEST | sed 's/=.*//' | sort";
+    const std::string print =
+        "env | grep -E '^(DDPRUN_|TORCHELASTIC_)' | grep -v TEST | sed 's/=.*//' | sort";
     const CommandResult plan =
         run_command({.argv = ddprun({"--print_plan", "/bin/sh", "-c", "true"})});
     const CommandResult names = run_command({.argv = ddprun({"/bin/sh", "-c", print})});
