@@ -1,5 +1,6 @@
 #include "agent/guardian.h"
 
+#include "agent/agent_folders.h"
 #include "agent/child_process.h"
 #include "agent/exit_status.h"
 #include "agent/worker_cgroup.h"
@@ -103,6 +104,7 @@ public:
         kill_worker_cgroup(settings_.cgroup);
         sweep_children(foreign_, strangers ? settings_.mark : std::string{});
         remove_worker_cgroup(settings_.cgroup);
+        remove_folders_left_by(agent_);
         fmt::print(
             stderr,
             "ddprun: its agent (process {}) was ended by {}; its workers are ended too\n",

@@ -1,11 +1,9 @@
 #include "agent/job_folder.h"
 
+#include "agent/agent_folders.h"
 #include "agent/worker_environment.h"
 
 #include <fmt/format.h>
-
-#include <stdlib.h>
-#include <string.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -36,8 +34,8 @@ JobFolder::JobFolder(const OutputSettings& settings, Log& log)
         return;
     }
     const std::filesystem::path base = std::filesystem::temp_directory_path(error);
-    std::string name = fmt::format("{}/ddprun_XXXXXX", error ? "/tmp" : base.string());
-    if (::mkdtemp(name.data()) == nullptr) {
+    path_ = make_agent_folder(error ? "/tmp" : base.string(), kTemporaryFolderPrefix);
+    if (path_.empty()) {
         log_.warning(
             "make a temporary folder below {} (for the workers' error files): {}",
             base.string(),
@@ -45,7 +43,6 @@ JobFolder::JobFolder(const OutputSettings& settings, Log& log)
         );
         return;
     }
-    path_ = name;
     temporary_ = true;
 }
 

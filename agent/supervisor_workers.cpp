@@ -1,6 +1,7 @@
 // The part of Supervisor that starts, signals, reaps and gives up workers.
 #include "agent/agent_setup.h"
 #include "agent/error_file.h"
+#include "agent/exec_trouble.h"
 #include "agent/expand_arguments.h"
 #include "agent/kernel_wait.h"
 #include "agent/numa.h"
@@ -150,7 +151,11 @@ void Supervisor::Implementation::results_known(const std::vector<StartError>& er
     started.failures = std::move(start_failures_);
     for (const StartError& error : errors) {
         started.failures.push_back(StartFailure{
-            batch_ids_.at(error.index), error.step, error.error_number, {}});
+            batch_ids_.at(error.index),
+            error.step,
+            error.error_number,
+            error.step == kExecuteStep ? exec_trouble_of(settings_.program, error.error_number)
+                                       : std::string{}});
     }
     step(agent_event::WorkersStarted{std::move(started)});
 }

@@ -120,7 +120,7 @@ void WorkerGroup::take_end(const WorkerEnd& end, TimePoint now, GroupActions& ac
         !end.status.succeeded() && !worker->failed_start && !notice_until_.has_value();
     if (is_failure && !was_stopped_by_us(*worker, end.status)) {
         take_failure(failure_of(*worker, end, now), now, actions);
-    } else if (worker->signaled_with != 0 || worker->killed) {
+    } else if (!worker->failed_start && (worker->signaled_with != 0 || worker->killed)) {
         stopped_.push_back(StoppedWorker{worker->ranks.rank, worker->killed});
     }
 }

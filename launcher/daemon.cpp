@@ -1,7 +1,9 @@
 #include "launcher/daemon.h"
 
+#include "agent/agent_setup.h"
 #include "launcher/counters_line.h"
 #include "launcher/machine.h"
+#include "launcher/port_holder.h"
 #include "launcher/spdlog_log.h"
 #include "proto/exit_codes.h"
 #include "rendezvous/host.h"
@@ -124,6 +126,8 @@ private:
 }  // namespace
 
 int run_daemon(const DaemonCommand& command) {
+    ensure_standard_descriptors();  // before a socket of ours gets one of their numbers
+    std::signal(SIGPIPE, SIG_IGN);  // a log that nobody reads any more ends no store
     std::unique_ptr<FileLog> file;
     if (!command.log_file.empty()) {
         auto opened = make_file_log("ddprund", command.log_level, command.log_file);
@@ -148,7 +152,11 @@ int run_daemon(const DaemonCommand& command) {
     }
     auto server = StoreServer::listen(io_context, std::move(*options), log);
     if (!server) {
-        return give_up(server.error(), exit_code::kUnavailable);
+        Error error = server.error();
+        if (error.code == Errc::refused) {
+            error.context += "; " + holder_of_port(command.listen.port);
+        }
+        return give_up(error, exit_code::kUnavailable);
     }
     const DaemonSignals signals{io_context, **server, file.get(), log};
     fmt::print("listening on {}:{}\n", (*server)->address(), (*server)->port());

@@ -1,8 +1,13 @@
 #include "launcher/spdlog_log.h"
 
+#include "launcher/line_writer.h"
+
+#include <spdlog/details/null_mutex.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
-#include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+
+#include <unistd.h>
 
 #include <string>
 #include <utility>
@@ -21,10 +26,25 @@ spdlog::level::level_enum level_of(LogLevel level) {
     return spdlog::level::info;
 }
 
+/// Its own, since spdlog's waits for whoever reads stderr.
+class StderrSink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+protected:
+    void sink_it_(const spdlog::details::log_msg& message) override {
+        spdlog::memory_buf_t line;
+        formatter_->format(message, line);
+        writer_.write({line.data(), line.size()});
+    }
+
+    void flush_() override {}
+
+private:
+    LineWriter writer_{STDERR_FILENO};
+};
+
 class SpdlogLog final : public Log {
 public:
     SpdlogLog(std::string_view name, LogLevel level)
-        : logger_(std::string{name}, std::make_shared<spdlog::sinks::stderr_sink_st>()) {
+        : logger_(std::string{name}, std::make_shared<StderrSink>()) {
         logger_.set_level(level_of(level));
         logger_.set_pattern("[%n %H:%M:%S.%e %L] %v");
         logger_.flush_on(spdlog::level::trace);

@@ -89,11 +89,18 @@ TEST_CASE("a script whose interpreter is missing is never restarted") {
     const TemporaryFolder folder;
     const std::string script = folder.file("worker", "#!/no/such/interpreter\n", true);
 
-    const CommandResult result =
-        run_command({.argv = ddprun({"--standalone", "--max_restarts=3", script})});
+    const CommandResult result = run_command(
+        {.argv = ddprun({"--standalone", "--nproc_per_node=2", "--max_restarts=3", script})}
+    );
 
     CHECK_MESSAGE(result.exit_code == 127, describe(result) << result.err);
-    CHECK(result.err.find(script) != std::string::npos);
+    CHECK(
+        result.err.find(
+            "execute " + script + ": its interpreter /no/such/interpreter is missing"
+        ) != std::string::npos
+    );
+    CHECK(result.err.find("restart") == std::string::npos);
+    CHECK(result.err.find("stopped") == std::string::npos);  // none of them ran
 }
 
 TEST_CASE("wrong usage ends with 2 and one line, and nothing is started") {

@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -104,6 +105,26 @@ TEST_CASE("kill -9 of the agent behind it ends them too, and ddprun says so with
     CHECK(result.err.find("was ended by signal 9 (SIGKILL)") != std::string::npos);
     CHECK(family.alive() == "");
     CHECK(family.job.left_behind() == "");
+}
+
+TEST_CASE("kill -9 of the agent leaves no folder behind, in memory or below TMPDIR") {
+    const TemporaryFolder folder;
+    Command job(
+        {.argv = ddprun({"/bin/sh", "-c", "echo $DDPRUN_MEMORY_DIR; exec sleep 60"}),
+         .env = {"TMPDIR=" + folder.path()}}
+    );
+    const auto memory = job.wait_for_line("ddprun_memory_");
+    REQUIRE(memory.has_value());
+    REQUIRE(std::filesystem::is_directory(*memory));
+    const std::vector<pid_t> agents = Command::children_of(job.pid());
+    REQUIRE(agents.size() == 1);
+
+    REQUIRE(::kill(agents.front(), SIGKILL) == 0);
+    const CommandResult result = job.finish();
+
+    CHECK(result.exit_code == 128 + SIGKILL);
+    CHECK_FALSE(std::filesystem::exists(*memory));
+    CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("kill -9 of every process called ddprun ends them too") {
