@@ -43,7 +43,8 @@ AgentActions AgentCore::step(const AgentEvent& event, TimePoint now) {
 std::optional<TimePoint> AgentCore::deadline() const {
     std::optional<TimePoint> earliest;
     const std::optional<TimePoint> group = group_ ? group_->deadline() : std::nullopt;
-    for (const std::optional<TimePoint>& candidate : {group, next_heartbeat_, give_up_}) {
+    const auto give_up = workers_present() ? std::nullopt : give_up_;
+    for (const std::optional<TimePoint>& candidate : {group, next_heartbeat_, give_up}) {
         if (candidate && (!earliest || *candidate < *earliest)) {
             earliest = candidate;
         }
@@ -96,6 +97,10 @@ void AgentCore::on(const agent_event::LinkDown& event) {
     link_up_ = false;
     const bool was_welcomed = std::exchange(welcomed_, false);
     next_heartbeat_.reset();
+    if (give_up_) {
+        // The others can't be told, so their workers' grace time isn't waited for.
+        give_up_ = std::min(*give_up_, now_ + limits::kGiveUpAfterStop);
+    }
     // What happens before a welcome the link tells, at its own rhythm.
     if (!ending_ && was_welcomed) {
         is_away_ = true;

@@ -332,6 +332,35 @@ TEST_SUITE("agent/agent_membership") {
         CHECK(all_of<agent_action::Finish>(over)[0].exit_status == 6);
     }
 
+    TEST_CASE("an agent that was told to stop doesn't wait long for a rendezvous that has gone") {
+        Fixture f;
+        f.run(3);
+        static_cast<void>(f.step(agent_event::Signal{SIGTERM}));
+        static_cast<void>(f.end(ExitStatus::signaled(SIGTERM, false)));
+        static_cast<void>(f.step(agent_event::Swept{}));
+        static_cast<void>(f.step(agent_event::LinkDown{Error{Errc::timed_out, "no answer"}}));
+        CHECK(f.core.deadline() == f.now + limits::kGiveUpAfterStop);
+        f.now += limits::kGiveUpAfterStop;
+        const auto over = f.step(agent_event::Tick{});
+
+        REQUIRE(all_of<agent_action::Finish>(over).size() == 1);
+        CHECK(all_of<agent_action::Finish>(over)[0].exit_status == 128 + SIGTERM);
+    }
+
+    TEST_CASE("workers that take longer to stop than the rendezvous is waited for keep no loop busy"
+    ) {
+        Fixture f;
+        f.run(3);
+        static_cast<void>(f.step(agent_event::Signal{SIGTERM}));
+        static_cast<void>(f.step(agent_event::LinkDown{Error{Errc::timed_out, "no answer"}}));
+
+        f.now += limits::kGiveUpAfterStop;
+        static_cast<void>(f.step(agent_event::Tick{}));
+
+        const auto next = f.core.deadline();
+        CHECK((!next || *next > f.now));
+    }
+
     TEST_CASE("the loss of a rendezvous and its return are told once each") {
         Fixture f;
         const Error reason{Errc::connection_lost, "reset"};
