@@ -160,7 +160,9 @@ void RendezvousHost::Implementation::on_join(const PeerPointer& peer, const Join
         refuse(peer, *refused);
         return;
     }
-    Membership& job = jobs.try_emplace(join.job, join.job, options_.host_name).first->second;
+    // Where one job is served, it is that job which refuses nodes of another: its nodes are told.
+    const JobId& id = options_.job ? *options_.job : join.job;
+    Membership& job = jobs.try_emplace(id, id, options_.host_name).first->second;
     const MembershipEvent event{join.node, join.incarnation, join};
     const Actions actions = job.step(event, now());
     const auto refused = std::find_if(actions.begin(), actions.end(), [&](const Action& action) {
@@ -170,28 +172,21 @@ void RendezvousHost::Implementation::on_join(const PeerPointer& peer, const Join
     });
     if (refused != actions.end()) {
         refuse(peer, std::get<Refuse>(*refused).refused);
-        perform(join.job, actions);
+        perform(id, actions);
         if (job.state().nodes.empty() && !job.state().spec) {
-            jobs.erase(join.job);  // nobody was ever in it
+            jobs.erase(id);  // nobody was ever in it
         }
+        arm();
         return;
     }
     bind(peer, join);
-    perform(join.job, actions);
+    perform(id, actions);
     arm();
 }
 
 std::optional<Refused> RendezvousHost::Implementation::refusal_of(const Join& join) const {
-    if (options_.job && *options_.job != join.job) {
-        return Refused{
-            RefusalReason::foreign_job,
-            fmt::format(
-                "this endpoint serves job '{}', this node asked for job '{}'",
-                *options_.job,
-                join.job
-            )};
-    }
-    const bool known = jobs.contains(join.job);
+    const JobId& id = options_.job ? *options_.job : join.job;
+    const bool known = jobs.contains(id);
     if (!known && stopping_) {
         return Refused{RefusalReason::job_over, "the rendezvous is stopping"};
     }

@@ -101,6 +101,13 @@ std::optional<Refused> Membership::refusal_of(const MembershipEvent& event, cons
     if (const char* nonsense = nonsense_in(join)) {
         return Refused{RefusalReason::malformed, fmt::format("the join has {}", nonsense)};
     }
+    if (join.job != state_.job) {
+        return Refused{
+            RefusalReason::foreign_job,
+            fmt::format(
+                "this endpoint serves job '{}', this node asked for job '{}'", state_.job, join.job
+            )};
+    }
     if (std::find(state_.replaced.begin(), state_.replaced.end(), event.incarnation) !=
         state_.replaced.end()) {
         return Refused{

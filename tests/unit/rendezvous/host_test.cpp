@@ -172,6 +172,21 @@ TEST_CASE("a foreign job is refused with both ids and the job goes on") {
     );
 }
 
+TEST_CASE("nodes that wait are told of a node that asked for another job") {
+    Fixture f;
+    LinkAgent first(f.host->local_link(), join_of("node1", 2));
+    Join join = join_of("node2", 2);
+    join.job = JobId{"other"};
+    LinkAgent foreign(f.tcp_link(), join);
+
+    REQUIRE(f.run_until_true([&] {
+        const auto waiting = first.last<Waiting>();
+        return waiting && !waiting->refused.empty();
+    }));
+
+    CHECK(first.last<Waiting>()->refused[0].find("asked for job 'other'") != std::string::npos);
+}
+
 TEST_CASE("a host without a job of its own serves several by their ids and forgets them") {
     Fixture f{RendezvousHostOptions{}};
     Join join = join_of("node1", 1);
