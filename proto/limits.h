@@ -105,6 +105,9 @@ inline constexpr std::chrono::milliseconds kResumeGrace{
 inline constexpr std::size_t kAgentReadBytes = 16 * kKiB;  ///< at a time
 inline constexpr std::size_t kAgentOutputBytesMax =
     2 * kServerFrameBytesMax;  ///< queued for one agent that doesn't read
+/// After a join for a place that is taken, until words of its present agent count as a sign of
+/// life.
+inline constexpr std::chrono::milliseconds kHeldJoinMin{100};
 inline constexpr std::size_t kUnjoinedConnectionsMax = 4'096;
 inline constexpr std::chrono::milliseconds kJoinMessageTimeout{
     10'000};  ///< from accept to a whole Join

@@ -1,6 +1,7 @@
 #include "rendezvous/host.h"
 
 #include "rendezvous/agent_session.h"
+#include "rendezvous/held_joins.h"
 #include "rendezvous/liveness.h"
 #include "rendezvous/local_link.h"
 #include "rendezvous/membership.h"
@@ -46,6 +47,9 @@ private:
     void on_join(const PeerPointer& peer, const Join& join);
     [[nodiscard]] std::optional<Refused> refusal_of(const Join& join) const;
     void refuse(const PeerPointer& peer, const Refused& refused);
+    bool hold_if_taken(const PeerPointer& peer, const Join& join);
+    void decline(const HeldJoin& held);
+    void give_place(const LiveKey& key);
     void bind(const PeerPointer& peer, const Join& join);
     void feed(const JobId& job, const MembershipEvent& event);
     void perform(const JobId& job, const Actions& actions);
@@ -69,7 +73,8 @@ private:
 
     Liveness liveness_;
     std::map<LiveKey, PeerPointer> bound_;  ///< the present connection of each node
-    std::set<PeerPointer> unjoined_;        ///< TCP connections before their Join
+    HeldJoins held_;
+    std::set<PeerPointer> unjoined_;  ///< TCP connections before their Join
     bool stopping_ = false;
     std::function<void()> stopped_;
 };
@@ -92,6 +97,7 @@ std::unique_ptr<RendezvousLink> RendezvousHost::Implementation::local_link() {
 
 void RendezvousHost::Implementation::on_closed(const PeerPointer& peer, const Error& reason) {
     unjoined_.erase(peer);
+    held_.forget(peer);
     if (!peer->identity) {
         log_.debug("rendezvous: {} closed before it joined: {}", peer->name(), reason.context);
         return;
@@ -109,6 +115,7 @@ void RendezvousHost::Implementation::on_closed(const PeerPointer& peer, const Er
             key.job,
             {key.node, peer->identity->incarnation, NodeLost{NodeLost::Cause::closed, now()}}
         );
+        give_place(key);
     } else {
         liveness_.connection_closed(key, peer->identity->incarnation, now());
     }
@@ -127,7 +134,11 @@ void RendezvousHost::Implementation::on_message(
         return;
     }
     const AgentPeer::Identity identity = *peer->identity;
-    liveness_.heard({identity.job, identity.node}, identity.incarnation, now());
+    const LiveKey key{identity.job, identity.node};
+    liveness_.heard(key, identity.incarnation, now());
+    if (const auto held = held_.refused_by_words(key, now())) {
+        decline(*held);
+    }
     std::visit(
         [&](const auto& report) {
             using Report = std::decay_t<decltype(report)>;
@@ -141,11 +152,12 @@ void RendezvousHost::Implementation::on_message(
         peer->send(Ack{});  // acknowledges nothing: we are there
     }
     if (std::holds_alternative<Bye>(message)) {
-        liveness_.forget({identity.job, identity.node}, identity.incarnation);
-        const auto bound = bound_.find({identity.job, identity.node});
+        liveness_.forget(key, identity.incarnation);
+        const auto bound = bound_.find(key);
         if (bound != bound_.end() && bound->second == peer) {
             bound_.erase(bound);
         }
+        give_place(key);
     }
     arm();
 }
@@ -158,6 +170,9 @@ void RendezvousHost::Implementation::on_join(const PeerPointer& peer, const Join
     if (const std::optional<Refused> refused = refusal_of(join)) {
         log_.warning("rendezvous: {} refused: {}", join.node, refused->text);
         refuse(peer, *refused);
+        return;
+    }
+    if (hold_if_taken(peer, join)) {
         return;
     }
     // Where one job is served, it is that job which refuses nodes of another: its nodes are told.
@@ -182,6 +197,41 @@ void RendezvousHost::Implementation::on_join(const PeerPointer& peer, const Join
     bind(peer, join);
     perform(id, actions);
     arm();
+}
+
+/// True where the place's present agent must be heard first, or is known to live.
+bool RendezvousHost::Implementation::hold_if_taken(const PeerPointer& peer, const Join& join) {
+    const LiveKey key{join.job, join.node};
+    const auto bound = bound_.find(key);
+    if (bound == bound_.end() || bound->second->identity->incarnation == join.incarnation) {
+        return false;
+    }
+    const auto& replaced = jobs.at(join.job).state().replaced;
+    if (std::ranges::find(replaced, join.incarnation) != replaced.end()) {
+        return false;  // an old self, which the job refuses
+    }
+    HeldJoin held{peer, join, now()};
+    if (bound->second->is_local() || !held_.hold(key, held)) {
+        decline(held);
+    }
+    return true;
+}
+
+void RendezvousHost::Implementation::decline(const HeldJoin& held) {
+    const Actions actions = jobs.at(held.join.job).decline(held.join, now());
+    for (const Action& action : actions) {
+        if (const auto* refused = std::get_if<Refuse>(&action)) {
+            refuse(held.peer, refused->refused);
+        }
+    }
+    perform(held.join.job, actions);
+    arm();
+}
+
+void RendezvousHost::Implementation::give_place(const LiveKey& key) {
+    if (const auto held = held_.take(key)) {
+        on_join(held->peer, held->join);
+    }
 }
 
 std::optional<Refused> RendezvousHost::Implementation::refusal_of(const Join& join) const {
@@ -377,6 +427,7 @@ void RendezvousHost::Implementation::on_timer() {
             bound_.erase(lost.key);
         }
         feed(lost.key.job, {lost.key.node, lost.incarnation, lost.lost});
+        give_place(lost.key);
     }
     std::vector<JobId> due;
     const Stamp time = now();

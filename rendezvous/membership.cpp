@@ -28,6 +28,21 @@ Actions Membership::step(const MembershipEvent& event, Stamp now) {
     return std::exchange(actions_, {});
 }
 
+Actions Membership::decline(const Join& join, Stamp now) {
+    now_ = std::max(now_, now);
+    actions_.clear();
+    const std::string text =
+        join.requested_rank
+            ? fmt::format("node_rank {} is taken by {}", *join.requested_rank, join.info.host)
+            : fmt::format(
+                  "another agent of a host {} has the same process number and lives; give each a "
+                  "host name or a --node_rank of its own",
+                  join.info.host
+              );
+    refuse({join.node, join.incarnation, join}, join, Refused{RefusalReason::rank_taken, text});
+    return std::exchange(actions_, {});
+}
+
 std::optional<Stamp> Membership::deadline() const {
     std::optional<Stamp> earliest;
     for (const auto& each :

@@ -26,6 +26,10 @@ public:
 
     [[nodiscard]] Actions step(const MembershipEvent& event, Stamp now);
 
+    /// Two agents want one place, and the present one lives: the other is refused, and those that
+    /// wait for nodes are told.
+    [[nodiscard]] Actions decline(const Join& join, Stamp now);
+
     /// When to step DeadlineExpired, if nothing happens before.
     [[nodiscard]] std::optional<Stamp> deadline() const;
 

@@ -75,6 +75,7 @@ private:
     void on_beat(Clock::time_point due);
     void doubt();
     [[nodiscard]] std::chrono::milliseconds patience() const;
+    [[nodiscard]] std::chrono::milliseconds time_to_come_back() const;
     void close_socket();
     void close_sockets();
     void finish_close();
@@ -114,6 +115,8 @@ private:
     bool writing_ = false;
     std::optional<std::chrono::milliseconds> heartbeat_interval_;
     std::optional<Clock::time_point> unanswered_since_;
+    Clock::time_point join_deadline_;
+    bool has_begun_ = false;   ///< a round
     bool final_word_ = false;  ///< Refused or EndJob has come
     std::function<void()> closed_;
 };
@@ -122,6 +125,7 @@ private:
 
 void Connection::start(RendezvousLink::Handlers handlers) {
     handlers_ = std::move(handlers);
+    join_deadline_ = Clock::now() + connect_timeout_;
     // Weak: the dialer is this connection's own, and may be in the middle of an attempt at its end.
     const std::weak_ptr<Connection> weak = weak_from_this();
     dialer_->set_handlers(
@@ -178,6 +182,14 @@ void Connection::on_given_up(const Error& error) {
     }
 }
 
+/// Before the first round the job's join time-out runs too.
+std::chrono::milliseconds Connection::time_to_come_back() const {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(join_deadline_ - Clock::now());
+    return has_begun_ ? lost_timeout_
+                      : std::clamp(left, std::chrono::milliseconds(0), lost_timeout_);
+}
+
 /// The connection broke after it had been up.
 void Connection::lose(const Error& reason, std::optional<LinkDialer::Haste> haste) {
     close_socket();
@@ -192,7 +204,7 @@ void Connection::lose(const Error& reason, std::optional<LinkDialer::Haste> hast
     } else {
         state_ = State::connecting;
         if (was_welcome) {
-            dialer_->begin(lost_timeout_, reason.context, haste);
+            dialer_->begin(time_to_come_back(), reason.context, haste);
         } else {
             dialer_->retry(reason.context);
         }
@@ -266,6 +278,7 @@ bool Connection::take(const ServerMessage& message) {
         timer_.cancel();
         dialer_->stop();
     }
+    has_begun_ = has_begun_ || std::holds_alternative<BeginRound>(message);
     if (message == ServerMessage{Ack{}}) {
         return true;  // the answer to a heartbeat, which is ours
     }

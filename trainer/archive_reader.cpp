@@ -11,8 +11,11 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <array>
 #include <exception>
+#include <fstream>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -60,6 +63,15 @@ std::optional<std::uint64_t> reach_of(const PickledTensor& pickled) {
     return empty ? 0 : last + 1;
 }
 
+/// torch.save wrote pickles one after another before PyTorch 1.6: no archive.
+bool is_legacy(const fs::path& path) {
+    constexpr std::string_view kBegin = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9";  // its magic number
+    std::array<char, kBegin.size()> begin{};
+    std::ifstream file(path, std::ios::binary);
+    file.read(begin.data(), begin.size());
+    return std::string_view(begin.data(), static_cast<std::size_t>(file.gcount())) == kBegin;
+}
+
 }  // namespace
 
 ArchiveReader::ArchiveReader(fs::path path, std::uint64_t file_bytes)
@@ -85,6 +97,16 @@ Result<ArchiveReader> ArchiveReader::open(const fs::path& path) {
     const std::uint64_t file_bytes = fs::file_size(path, error);
     if (error) {
         return fail(from_error_code(error, "read " + path.string()));
+    }
+    if (is_legacy(path)) {
+        return fail(
+            Errc::unsupported,
+            fmt::format(
+                "read {}: it has the form of torch.save before PyTorch 1.6; load it in Python and "
+                "save it again",
+                path.string()
+            )
+        );
     }
     ArchiveReader archive(path, file_bytes);
     try {

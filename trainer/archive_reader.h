@@ -23,7 +23,8 @@ namespace ddprun::trainer {
 
 class ArchiveReader {
 public:
-    /// Errors: not_found, permission_denied, io_error, malformed.
+    /// Errors: not_found, permission_denied, io_error, malformed; unsupported for the form that
+    /// torch.save had before PyTorch 1.6.
     [[nodiscard]] static Result<ArchiveReader> open(const std::filesystem::path& path);
 
     ArchiveReader(ArchiveReader&&) noexcept;

@@ -237,6 +237,10 @@ std::optional<std::string> conflict(const Options& options) {
         return "--find_unused_parameters: not together with --static_graph, which finds them "
                "itself";
     }
+    if (options.static_graph && options.grad_accum_steps > 1) {
+        return "--static_graph: not together with --grad_accum_steps above 1: PyTorch's Reducer "
+               "learns the graph from a first step without pauses";
+    }
     if (options.model_parallel > 1 && options.data_parallel > 1) {
         return "--model_parallel: not together with --data_parallel, which wants the same devices";
     }

@@ -38,6 +38,23 @@ std::string shape_of(const at::Tensor& tensor) {
     return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
 }
 
+/// Counters that state_dicts had not before PyTorch 0.4.1, as torchvision's older weights: a model
+/// without them counts from 0, in PyTorch too.
+bool may_be_missing(std::string_view name) {
+    return name.ends_with(".num_batches_tracked");
+}
+
+/// What every key of a state_dict of DistributedDataParallel begins with is taken off.
+void strip_ddp_prefix(NamedTensors& named) {
+    constexpr std::string_view kDdpPrefix = "module.";
+    const auto is_ddp = [&](const auto& entry) { return entry.first.starts_with(kDdpPrefix); };
+    if (std::all_of(named.begin(), named.end(), is_ddp)) {
+        for (auto& [name, tensor] : named) {
+            name.erase(0, kDdpPrefix.size());
+        }
+    }
+}
+
 /// What keeps `weights` from going into `model`; empty: nothing.
 std::string differences(
     const NamedTensors& model, const std::map<std::string_view, at::Tensor>& weights
@@ -50,7 +67,9 @@ std::string differences(
         wanted.emplace(name, tensor);
         const auto found = weights.find(name);
         if (found == weights.end()) {
-            missing.push_back(name);
+            if (!may_be_missing(name)) {
+                missing.push_back(name);
+            }
         } else if (found->second.sizes() != tensor.sizes()) {
             other.push_back(fmt::format(
                 "{} is {} instead of {}", name, shape_of(found->second), shape_of(tensor)
@@ -112,19 +131,17 @@ Result<NamedTensors> tensors_of(ArchiveReader& archive, const PickleDict& dict) 
         }
         named.emplace_back(*name, std::move(*tensor));
     }
-    constexpr std::string_view kDdpPrefix = "module.";
-    const auto is_ddp = [&](const auto& entry) { return entry.first.starts_with(kDdpPrefix); };
-    if (std::all_of(named.begin(), named.end(), is_ddp)) {
-        for (auto& [name, tensor] : named) {
-            name.erase(0, kDdpPrefix.size());
-        }
-    }
+    strip_ddp_prefix(named);
     return named;
 }
 
 Result<NamedTensors> read_weights(const fs::path& path) {
     if (is_safetensors(path)) {
-        return read_safetensors(path);
+        auto named = read_safetensors(path);
+        if (named) {
+            strip_ddp_prefix(*named);
+        }
+        return named;
     }
     auto archive = ArchiveReader::open(path);
     if (!archive) {
@@ -163,7 +180,12 @@ Result<void> load_weights(
     std::map<std::string, int> converted;
     for (const auto& [name, tensor] : model) {
         at::Tensor target = tensor;
-        const at::Tensor& value = by_name.at(name);
+        const auto found = by_name.find(name);
+        if (found == by_name.end()) {
+            target.zero_();  // a counter that may be missing
+            continue;
+        }
+        const at::Tensor& value = found->second;
         if (value.is_floating_point() && value.scalar_type() != target.scalar_type()) {
             ++converted[std::string(c10::toString(value.scalar_type()))];
         }

@@ -333,6 +333,61 @@ TEST_CASE("a heartbeat is answered") {
     CHECK(f.run_until_true([&] { return received.find(answer) != std::string::npos; }));
 }
 
+TEST_CASE("a second agent for a place whose agent lives is refused, and the first goes on") {
+    Fixture f;
+    LinkAgent first(f.host->local_link(), join_of("node1", 2));
+    Join join = join_of("node2", 2);
+    join.requested_rank = GroupRank{1};
+    LinkAgent second(f.tcp_link(), join);
+    REQUIRE(f.run_until_true([&] { return first.runs(0) && second.runs(0); }));
+    join.incarnation = Incarnation{99};
+
+    LinkAgent third(f.tcp_link(), join);
+    REQUIRE(f.run_until_true([&] { return third.last<Refused>().has_value(); }));
+
+    CHECK(third.last<Refused>()->reason == RefusalReason::rank_taken);
+    CHECK(third.last<Refused>()->text == "node_rank 1 is taken by node2");
+    CHECK_FALSE(first.last<StopRound>().has_value());
+    CHECK_FALSE(second.last<Refused>().has_value());
+    CHECK_FALSE(second.disconnected.has_value());
+}
+
+TEST_CASE("a second agent for the place of the agent in this process is refused at once") {
+    Fixture f;
+    LinkAgent first(f.host->local_link(), join_of("node1", 2));
+    REQUIRE(f.run_until_true([&] { return first.last<Welcome>().has_value(); }));
+    Join join = join_of("node1", 2);
+    join.incarnation = Incarnation{99};
+
+    LinkAgent second(f.tcp_link(), join);
+    REQUIRE(f.run_until_true([&] { return second.last<Refused>().has_value(); }));
+
+    CHECK(second.last<Refused>()->text.find("another agent of a host node1") == 0);
+    CHECK(f.host->job(JobId{"job"})->nodes.size() == 1);
+    CHECK(f.run_until_true([&] {
+        const auto waiting = first.last<Waiting>();
+        return waiting && !waiting->refused.empty();
+    }));
+}
+
+TEST_CASE("a machine that comes back while its old connection is silent gets its place") {
+    Fixture f;
+    LinkAgent first(f.host->local_link(), join_of("node1", 2));
+    tcp::socket socket = f.raw_connection();
+    std::string bytes = agent_opening();
+    encode(AgentMessage{join_of("node2", 2)}, bytes);
+    asio::write(socket, asio::buffer(bytes));
+    REQUIRE(f.run_until_true([&] { return first.runs(0); }));
+    Join join = join_of("node2", 2);
+    join.incarnation = Incarnation{99};
+
+    LinkAgent back(f.tcp_link(), join);
+    REQUIRE(f.run_until_true([&] { return first.last<StopRound>().has_value(); }));
+    REQUIRE(f.run_until_true([&] { return back.runs(1) && first.runs(1); }));
+
+    CHECK_FALSE(back.last<Refused>().has_value());
+}
+
 TEST_CASE("a newer connection of the same life takes over without a new round") {
     Fixture f;
     LinkAgent first(f.host->local_link(), join_of("node1", 2));

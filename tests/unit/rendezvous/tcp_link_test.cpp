@@ -277,13 +277,30 @@ TEST_CASE("a rendezvous that stays away for the lost time-out loses the link") {
     const auto agent = f.agent(options);
     REQUIRE(f.run_until([&] { return f.server.count<Join>() == 1; }));
     f.server.send(kWelcome);
-    REQUIRE(f.run_until([&] { return agent->last<Welcome>().has_value(); }));
+    f.server.send(BeginRound{});
+    REQUIRE(f.run_until([&] { return agent->last<BeginRound>().has_value(); }));
 
     f.server.stop_listening();
     f.server.hang_up();
     REQUIRE(f.run_until([&] { return agent->lost.has_value(); }));
 
     CHECK(agent->lost->context.find("connect again to the rendezvous at") == 0);
+}
+
+TEST_CASE("before the first round a lost rendezvous is waited for until the join time-out at most"
+) {
+    Fixture f;
+    TcpLinkOptions options;
+    options.connect_timeout = std::chrono::milliseconds(300);
+    const auto agent = f.agent(options);
+    REQUIRE(f.run_until([&] { return f.server.count<Join>() == 1; }));
+    f.server.send(kWelcome);
+    REQUIRE(f.run_until([&] { return agent->last<Welcome>().has_value(); }));
+
+    f.server.stop_listening();
+    f.server.hang_up();
+
+    CHECK(f.run_until([&] { return agent->lost.has_value(); }));
 }
 
 TEST_CASE("a stranger at the endpoint is no rendezvous, and is tried again only until the deadline"

@@ -77,6 +77,31 @@ TEST_CASE("weights are copied in place and converted to the model's type") {
     CHECK(model[1].second.item<std::int64_t>() == 5);
 }
 
+TEST_CASE("counters of batches may be missing, as in old state_dicts, and begin at 0") {
+    const NamedTensors model{
+        {"bn.weight", torch::zeros({2})},
+        {"bn.num_batches_tracked", torch::tensor(std::int64_t{9})}};
+
+    REQUIRE(load_weights(model, {{"bn.weight", torch::ones({2})}}, "w.pth").has_value());
+
+    CHECK(model[0].second.equal(torch::ones({2})));
+    CHECK(model[1].second.item<std::int64_t>() == 0);
+}
+
+TEST_CASE("safetensors of a model in DistributedDataParallel have their prefix taken off") {
+    const TempFolder folder;
+    const fs::path path = folder / "w.safetensors";
+    REQUIRE(
+        write_safetensors({{"module.a", torch::ones({1})}, {"module.b", torch::ones({2})}}, path)
+    );
+
+    const auto back = read_weights(path);
+
+    REQUIRE(back.has_value());
+    CHECK((*back)[0].first == "a");
+    CHECK((*back)[1].first == "b");
+}
+
 TEST_CASE("weights that don't fit change nothing") {
     const NamedTensors model{{"a", torch::zeros({2})}, {"b", torch::zeros({2})}};
 
