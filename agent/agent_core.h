@@ -200,6 +200,9 @@ using AgentAction = std::variant<
 
 using AgentActions = std::vector<AgentAction>;
 
+/// HUP, INT, QUIT or TERM.
+[[nodiscard]] bool is_stop_signal(int signal);
+
 struct AgentCoreSettings {
     Join join;  ///< who we are; current_round is filled in by the core
     EnvironmentSettings environment;

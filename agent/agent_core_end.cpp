@@ -12,13 +12,9 @@
 
 namespace ddprun {
 
-namespace {
-
 bool is_stop_signal(int signal) {
     return signal == SIGHUP || signal == SIGINT || signal == SIGQUIT || signal == SIGTERM;
 }
-
-}  // namespace
 
 // ---- signals
 // -------------------------------------------------------------------------------------

@@ -17,16 +17,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The agent that made a folder of this name.
+/// Takes "<number>_" off the front.
+template <class Number>
+std::optional<Number> take_number(std::string_view& text) {
+    Number number{};
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end == text.data() + text.size() || *end != '_') {
+        return std::nullopt;
+    }
+    text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
+    return number;
+}
+
+/// The agent that made a folder of this name, where it was one of this PID namespace.
 std::optional<pid_t> maker_of(std::string_view name, std::string_view prefix) {
     if (!name.starts_with(prefix)) {
         return std::nullopt;
     }
     name.remove_prefix(prefix.size());
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), pid);
-    const bool whole = error == std::errc{} && end != name.data() + name.size() && *end == '_';
-    return whole && pid > 0 ? std::optional(pid) : std::nullopt;
+    const auto space = take_number<std::uint64_t>(name);
+    const auto pid = space ? take_number<pid_t>(name) : std::nullopt;
+    return pid && *pid > 0 && *space != 0 && *space == pid_namespace() ? pid : std::nullopt;
 }
 
 bool is_own(const fs::path& path) {
@@ -37,8 +48,14 @@ bool is_own(const fs::path& path) {
 
 }  // namespace
 
+std::uint64_t pid_namespace() {
+    struct stat info {};
+
+    return ::stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
 std::string make_agent_folder(const std::string& base, std::string_view prefix) {
-    std::string name = fmt::format("{}/{}{}_XXXXXX", base, prefix, ::getpid());
+    std::string name = fmt::format("{}/{}{}_{}_XXXXXX", base, prefix, pid_namespace(), ::getpid());
     return ::mkdtemp(name.data()) == nullptr ? std::string{} : name;
 }
 

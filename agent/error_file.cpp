@@ -61,7 +61,17 @@ ErrorFileContent parse_error_file(std::string_view text) {
     return content;
 }
 
-ErrorFileContent read_error_file(const std::string& path) {
+std::string with_error_code(std::string_view text, std::int32_t code) {
+    Json root = Json::parse(text, nullptr, false);
+    if (root.is_discarded() || !root.is_object() || !root.contains("message") ||
+        !root["message"].is_object()) {
+        return std::string{text};
+    }
+    root["message"]["errorCode"] = code;
+    return root.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string read_error_text(const std::string& path) {
     // Not a device, fifo or link to one: opening it must not hold the agent.
     UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
 
@@ -80,6 +90,11 @@ ErrorFileContent read_error_file(const std::string& path) {
         size += static_cast<std::size_t>(more);
     }
     text.resize(size);
+    return text;
+}
+
+ErrorFileContent read_error_file(const std::string& path) {
+    const std::string text = read_error_text(path);
     return text.empty() ? ErrorFileContent{} : parse_error_file(text);
 }
 

@@ -474,9 +474,22 @@ bool OutputPump::reader_is_slow() const {
            });
 }
 
-/// First the pipes (unless our own reader is what they wait for), then a reader that is too slow.
+void OutputPump::hurry() {
+    hurried_ = true;
+    if (drained_) {
+        pipes_given_up_ = true;
+        set_drain_timer(limits::kSlowReaderAtEnd);
+    }
+}
+
+/// First the pipes (unless our own reader is what they wait for), then, where there is hurry, a
+/// reader that is too slow.
 void OutputPump::give_up() {
-    if (!pipes_given_up_ && reader_is_slow()) {
+    if (reader_is_slow() && !hurried_) {
+        set_drain_timer(limits::kDrainAfterEnd);
+        return;
+    }
+    if (reader_is_slow() && !pipes_given_up_) {
         pipes_given_up_ = true;
         set_drain_timer(limits::kSlowReaderAtEnd - limits::kDrainAfterEnd);
         return;
@@ -515,18 +528,21 @@ void OutputPump::finish_if_drained() {
     }
 }
 
-void OutputPump::write_own(std::string_view text) {
-    if (text.empty()) {
-        return;
-    }
+void OutputPump::end_line() {
     ConsoleLine& line = console(StreamKind::err);
-    OutputSink& target = sink(StreamKind::err);
     if (line.owner != nullptr) {
-        target.buffer() += '\n';
         line.owner = nullptr;
+        sink(StreamKind::err).buffer() += '\n';
+        sink(StreamKind::err).flush();
     }
-    target.buffer() += text;
-    target.flush();
+}
+
+void OutputPump::write_own(std::string_view text) {
+    if (!text.empty()) {
+        end_line();
+        sink(StreamKind::err).buffer() += text;
+        sink(StreamKind::err).flush();
+    }
 }
 
 }  // namespace ddprun

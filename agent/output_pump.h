@@ -56,10 +56,17 @@ public:
     /// A worker has ended: its pipes are read for at most kDrainAfterEnd longer.
     void worker_ended(WorkerId worker);
 
-    /// Calls `done` when all pipes are closed and everything is written, at the latest after
-    /// kDrainAfterEnd, for a reader that is too slow kSlowReaderAtEnd, and for a disk that is
-    /// kLogFlushAtEnd.
+    /// Calls `done` when all pipes are closed and everything is written: pipes that a grandchild
+    /// holds are left after kDrainAfterEnd, a disk after kLogFlushAtEnd. A reader of ours that
+    /// stands still is waited for, as by any program in a pipe, until hurry().
     void drain(std::function<void()> done);
+
+    /// From now on a reader that is too slow has kSlowReaderAtEnd at the end of drain(); what it
+    /// leaves is counted.
+    void hurry();
+
+    /// Ends what a worker has begun on stderr, for a line of the log to follow.
+    void end_line();
 
     /// Writes lines of our own to stderr, never into a worker's line.
     void write_own(std::string_view text);
@@ -107,6 +114,7 @@ private:
     boost::asio::steady_timer retire_timer_;
     boost::asio::steady_timer drain_timer_;
     std::function<void()> drained_;
+    bool hurried_ = false;
     bool pipes_given_up_ = false;
     bool files_finishing_ = false;
     bool gone_told_ = false;

@@ -1,10 +1,12 @@
 #include "agent/supervisor.h"
 
 #include "agent/agent_setup.h"
+#include "agent/error_file.h"
 #include "agent/store_probe.h"
 #include "agent/supervisor_implementation.h"
 #include "proto/assert.h"
 #include "proto/exit_codes.h"
+#include "proto/worker_env.h"
 
 #include <boost/asio/post.hpp>
 
@@ -57,7 +59,10 @@ Supervisor::Implementation::Implementation(
           log
       ),
       front_(io_context),
-      started_ms_(wall_time_ms()) {
+      started_ms_(wall_time_ms()),
+      handed_on_path_(
+          find_variable(settings_.environment, worker_env::kErrorFile).value_or(std::string_view{})
+      ) {
     if (const Result<void> reaper = become_reaper(); !reaper) {
         log_.warning("{}", reaper.error().context);
     }
@@ -83,6 +88,9 @@ void Supervisor::Implementation::run(std::function<void(int)> done) {
         }
         if (signal == SIGWINCH) {
             terminal_.window_changed();
+        }
+        if (is_stop_signal(signal)) {
+            pump_.hurry();
         }
         if (signal != SIGWINCH || settings_.forward_signals.contains(signal)) {
             step(agent_event::Signal{signal});
@@ -172,6 +180,9 @@ void Supervisor::Implementation::perform(const agent_action::DropStoresBefore& a
 }
 
 void Supervisor::Implementation::perform(const agent_action::Tell& action) {
+    if (log_.enabled(action.level)) {
+        pump_.end_line();
+    }
     log_.write(action.level, action.text);
 }
 
@@ -225,7 +236,12 @@ void Supervisor::Implementation::end_with_front() {
 
 void Supervisor::Implementation::perform(const agent_action::Finish& action) {
     exit_status_ = action.exit_status;
+    const int signal = exit_status_ - exit_code::from_signal(0);
+    if (action.outcome.failures.empty() && is_stop_signal(signal)) {
+        pump_.hurry();  // another node was told to stop
+    }
     write_report(action.outcome);
+    hand_on_error_file(action.outcome);
     finish_waits_ = 2;
     link_->close([this] { finish_step(); });
     pump_.drain([this] {
@@ -247,6 +263,27 @@ void Supervisor::Implementation::write_report(const EndJob& outcome) {
     });
     if (const Result<void> written = write_report_file(settings_.report_file, text); !written) {
         log_.error("{}", written.error().context);
+    }
+}
+
+/// Where this launcher was started by another, that one finds the first failure in the place that
+/// it gave, if it happened here.
+void Supervisor::Implementation::hand_on_error_file(const EndJob& outcome) {
+    if (handed_on_path_.empty() || outcome.failures.empty()) {
+        return;
+    }
+    const WorkerFailure& first = outcome.failures.front();
+    const auto found = error_files_.find(first.pid);
+    if (found == error_files_.end() || first.host != settings_.info.host) {
+        return;
+    }
+    const bool by_signal =
+        first.kind == FailureKind::signaled || first.kind == FailureKind::out_of_memory;
+    const std::string text = with_error_code(found->second, by_signal ? -first.code : first.code);
+    if (const Result<void> written = write_report_file(handed_on_path_, text); !written) {
+        log_.warning(
+            "{} in {}: {}", worker_env::kErrorFile, handed_on_path_, written.error().context
+        );
     }
 }
 

@@ -84,6 +84,7 @@ private:
     [[noreturn]] void end_with_front();
     [[nodiscard]] std::set<pid_t> owned_children() const;
     void write_report(const EndJob& outcome);
+    void hand_on_error_file(const EndJob& outcome);
     void finish_step();
 
     boost::asio::io_context& io_context_;
@@ -116,6 +117,9 @@ private:
     boost::asio::posix::stream_descriptor front_;
 
     std::int64_t started_ms_ = 0;
+    std::string handed_on_path_;  ///< this launcher's own error file, where it was given one
+    /// What failed workers of the newest round left as error files, by their pids.
+    std::map<std::int32_t, std::string> error_files_;
     std::vector<ReportedRound> rounds_;
     std::string report_;
     int exit_status_ = 0;

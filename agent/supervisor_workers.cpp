@@ -23,6 +23,7 @@ namespace ddprun {
 
 void Supervisor::Implementation::perform(const agent_action::PrepareWorkers& action) {
     plan_ = action.plan;
+    error_files_.clear();
     if (rounds_.size() == limits::kReportRoundsMax) {
         rounds_.erase(rounds_.begin());
     }
@@ -171,7 +172,11 @@ void Supervisor::Implementation::worker_ended(WorkerId id, ExitStatus status) {
         status.kind() == ExitStatus::Kind::signaled && status.value() == SIGKILL && !worker.killed;
     end.out_of_memory = by_kill && out_of_memory_.was_killed(worker.child->pid(), worker.started);
     if (!status.succeeded()) {
-        ErrorFileContent content = read_error_file(worker.error_file);
+        std::string text = read_error_text(worker.error_file);
+        ErrorFileContent content = text.empty() ? ErrorFileContent{} : parse_error_file(text);
+        if (!text.empty() && !handed_on_path_.empty()) {
+            error_files_[worker.child->pid()] = std::move(text);
+        }
         end.message = std::move(content.message);
         end.traceback = std::move(content.traceback);
     }

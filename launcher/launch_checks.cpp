@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -74,20 +75,42 @@ Result<void> check_files(const LaunchCommand& command) {
     return command.print_plan ? Result<void>{} : check_log_folder(command.logs.folder);
 }
 
-Result<void> check_stdin(const LaunchCommand& command, LocalWorldSize workers) {
-    if (!command.stdin_rank || command.stdin_rank->value() < workers.value()) {
+Result<void> check_workers(
+    const LaunchCommand& command, const Environment& environment, LocalWorldSize workers
+) {
+    const std::string_view plural = workers == LocalWorldSize{1} ? "worker" : "workers";
+    if (command.stdin_rank && command.stdin_rank->value() >= workers.value()) {
+        return fail(
+            Errc::invalid_argument,
+            fmt::format(
+                "--stdin={}: this node has {} {}, local ranks from 0 to {}",
+                *command.stdin_rank,
+                workers,
+                plural,
+                workers.value() - 1
+            )
+        );
+    }
+    const auto devices = environment.find("CUDA_VISIBLE_DEVICES");
+    if (!command.virtual_local_rank || devices == environment.end()) {
         return {};
     }
-    return fail(
-        Errc::invalid_argument,
-        fmt::format(
-            "--stdin={}: this node has {} {}, local ranks from 0 to {}",
-            *command.stdin_rank,
-            workers,
-            workers == LocalWorldSize{1} ? "worker" : "workers",
-            workers.value() - 1
-        )
-    );
+    const std::string& list = devices->second;
+    const auto count = list.empty() ? 0 : 1 + std::ranges::count(list, ',');
+    if (count < workers.value()) {
+        return fail(
+            Errc::invalid_argument,
+            fmt::format(
+                "--virtual_local_rank: CUDA_VISIBLE_DEVICES={} has {} {} for {} {}",
+                list,
+                count,
+                count == 1 ? "device" : "devices",
+                workers,
+                plural
+            )
+        );
+    }
+    return {};
 }
 
 Result<std::string> asked_address(const LaunchCommand& command) {

@@ -15,8 +15,11 @@ namespace ddprun::launcher {
 /// be made a folder that takes files (it is made). Errors: invalid_argument.
 [[nodiscard]] Result<void> check_files(const LaunchCommand& command);
 
-/// --stdin names one of this node's workers. Errors: invalid_argument.
-[[nodiscard]] Result<void> check_stdin(const LaunchCommand& command, LocalWorldSize workers);
+/// --stdin names one of this node's workers, and with --virtual_local_rank CUDA_VISIBLE_DEVICES has
+/// one device for each. Errors: invalid_argument.
+[[nodiscard]] Result<void> check_workers(
+    const LaunchCommand& command, const Environment& environment, LocalWorldSize workers
+);
 
 /// The numeric address of this node that --iface or --local_addr (a name, too) asks for; empty
 /// where neither is given. May ask the resolver, and block. Errors: not_found, invalid_argument.

@@ -304,6 +304,7 @@ void print_plan(
 int run(const LaunchCommand& command, const Environment& given_environment) {
     ensure_standard_descriptors();  // before anything of ours gets one of their numbers
     const ProcessState at_start = capture_process_state();
+    ::signal(SIGPIPE, SIG_IGN);  // a log that nobody reads ends no job
     const std::unique_ptr<Log> log = make_stderr_log("ddprun", command.log_level);
     for (const std::string& note : command.notes) {
         log->info("{}", note);
@@ -322,12 +323,12 @@ int run(const LaunchCommand& command, const Environment& given_environment) {
     if (!workers) {
         return give_up(workers.error(), exit_code::kUsage);
     }
-    if (const Result<void> usable = check_stdin(command, workers->count); !usable) {
-        return give_up(usable.error(), exit_code::kUsage);
-    }
     Environment environment = given_environment;
     if (workers->visible_devices) {
         environment["CUDA_VISIBLE_DEVICES"] = *workers->visible_devices;
+    }
+    if (const Result<void> usable = check_workers(command, environment, workers->count); !usable) {
+        return give_up(usable.error(), exit_code::kUsage);
     }
     const auto life = random_bits();
     if (!life) {

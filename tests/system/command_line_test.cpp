@@ -153,6 +153,20 @@ TEST_CASE("what the machine hasn't got is one line and status 2, before anything
     }
 }
 
+TEST_CASE("too few visible devices for --virtual_local_rank are refused, none is made up") {
+    for (const auto& [devices, code] :
+         {std::pair{"3", 2}, {"", 2}, {"3,5", 0}, {"GPU-1,GPU-2,GPU-3", 0}}) {
+        CAPTURE(devices);
+        const CommandResult result = run_command(
+            {.argv = ddprun({"--nproc_per_node=2", "--virtual_local_rank", "/bin/true"}),
+             .env = {std::string{"CUDA_VISIBLE_DEVICES="} + devices}}
+        );
+
+        CHECK_MESSAGE(result.exit_code == code, result.err);
+        CHECK((code == 0 || count_of(result.err, "\n") == 1));
+    }
+}
+
 TEST_CASE("a host name may be given as this node's address") {
     const CommandResult result = run_command(
         {.argv = ddprun({"--local_addr=localhost", "/bin/sh", "-c", "echo at $MASTER_ADDR"})}

@@ -212,6 +212,20 @@ TEST_CASE("a reader that stands still ends no stop: what it leaves is counted") 
     CHECK_MESSAGE(stopper.exit_code == 0, describe(stopper) << read_file(folder.path("err")));
 }
 
+TEST_CASE("a reader that is slower than the job loses nothing: its end is waited for") {
+    // More than a pipe and our queue hold; it reads later than a stop would wait.
+    std::string command;
+    for (const std::string& word : ddprun({"/bin/sh"})) {
+        command += word + " ";
+    }
+    command += "-c 'yes 123456789 | head -n 300000; echo last' | (sleep 3; tail -n 1; ) ; ";
+    const CommandResult result =
+        run_command({.argv = {"/bin/bash", "-c", command + "echo ended ${PIPESTATUS[0]}"}});
+
+    CHECK(result.out == "last\nended 0\n");
+    CHECK(result.err.find("dropped") == std::string::npos);
+}
+
 TEST_CASE("standard input goes to the worker that is named") {
     const CommandResult result = run_command(
         {.argv = job({"--stdin=1"}, "read -r line; echo \"$line\""), .stdin_text = "typed\n"}

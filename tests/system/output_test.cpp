@@ -101,6 +101,23 @@ TEST_CASE("a partial line is shown while its worker waits") {
     CHECK(result.out.find("password: [default1]") == std::string::npos);
 }
 
+TEST_CASE("a lone worker's unfinished line on stderr is ended before a line of ours") {
+    const CommandResult result =
+        run_command({.argv = ddprun({"/bin/sh", "-c", "printf unfinished >&2; exit 3"})});
+
+    CHECK(result.exit_code == 3);
+    CHECK(result.err.starts_with("unfinished\n[ddprun "));
+    CHECK(result.err.find("\n\n") == std::string::npos);
+}
+
+TEST_CASE("a reader of the log that has gone ends no job before it began, and loses no status") {
+    const std::string job = "'" + program("ddprun") + "' --nproc_per_node=2 /bin/sh -c 'exit 4'";
+    const CommandResult result =
+        run_command({.argv = {"/bin/bash", "-c", job + " 2>&1 | true; exit ${PIPESTATUS[0]}"}});
+
+    CHECK(result.exit_code == 4);
+}
+
 TEST_SUITE_END();
 
 }  // namespace

@@ -180,6 +180,44 @@ TEST_CASE("a path that can't be written is wrong usage before anything starts") 
     CHECK(std::filesystem::is_character_file("/dev/null"));
 }
 
+TEST_CASE("the first failure's error file goes to the place that this launcher was given itself") {
+    const TemporaryFolder folder;
+    const std::string own = folder.file("own.json", "of an earlier run");
+    const std::string write =
+        "echo '{\"message\": {\"message\": \"boom '$RANK'\"}}' > "
+        "$TORCHELASTIC_ERROR_FILE; ";
+    // Rank 1 fails later, stopped or not.
+    const CommandResult result = run_command(
+        {.argv = ddprun(
+             {"--nproc_per_node=2",
+              "/bin/sh",
+              "-c",
+              write + "[ $RANK = 0 ] && exit 7; trap 'exit 8' TERM; sleep 60 & wait"}
+         ),
+         .env = {"TORCHELASTIC_ERROR_FILE=" + own}}
+    );
+
+    CHECK(result.exit_code == 7);
+    const std::string text = read_file(own);
+    CHECK(text.find("boom 0") != std::string::npos);
+    CHECK(text.find("\"errorCode\":7") != std::string::npos);
+}
+
+TEST_CASE("a launcher below a launcher hands the root cause up") {
+    const TemporaryFolder folder;
+    const std::string own = folder.path("own.json");
+    std::vector<std::string> inner = ddprun(
+        {"/bin/sh",
+         "-c",
+         "echo '{\"message\": {\"message\": \"deep\"}}' > $TORCHELASTIC_ERROR_FILE; exit 5"}
+    );
+    const CommandResult result =
+        run_command({.argv = ddprun(inner), .env = {"TORCHELASTIC_ERROR_FILE=" + own}});
+
+    CHECK(result.exit_code == 5);
+    CHECK(read_file(own).find("deep") != std::string::npos);
+}
+
 TEST_SUITE_END();
 
 }  // namespace

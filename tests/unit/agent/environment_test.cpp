@@ -200,6 +200,19 @@ TEST_SUITE("agent/exit_status") {
 }
 
 TEST_SUITE("agent/error_file") {
+    TEST_CASE("an error file is handed on with the exit code where its form has room for it") {
+        const std::string text = with_error_code(
+            R"({"message": {"message": "boom", "extraInfo": {"timestamp": "1"}}})", -9
+        );
+
+        CHECK(text.find(R"("errorCode":-9)") != std::string::npos);
+        CHECK(text.find(R"("timestamp":"1")") != std::string::npos);
+        CHECK(parse_error_file(text).message == "boom");
+        for (const char* other : {R"({"message": "plain"})", "no json", "", "[1]", "{}"}) {
+            CHECK(with_error_code(other, 3) == other);
+        }
+    }
+
     TEST_CASE("both forms of torch are read") {
         const ErrorFileContent full = parse_error_file(
             R"({"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "a\nb"}}})"

@@ -1,5 +1,6 @@
 #include "agent/memory_folder.h"
 
+#include "agent/agent_folders.h"
 #include "tests/support/command.h"
 #include "tests/support/system.h"
 
@@ -45,10 +46,14 @@ TEST_CASE("what a killed agent left is removed, what a living one has is not") {
     // A process that is gone: its number may be used again, but hardly at once.
     const auto gone = test::run_command({.argv = {"/bin/sh", "-c", "echo $$"}});
     const std::string pid = gone.out.substr(0, gone.out.find('\n'));
-    const std::string left = base.path("ddprun_memory_" + pid + "_abcdef");
-    const std::string living = base.path("ddprun_memory_" + std::to_string(::getpid()) + "_abcdef");
+    const std::string here = "ddprun_memory_" + std::to_string(pid_namespace()) + "_";
+    const std::string left = base.path(here + pid + "_abcdef");
+    const std::string living = base.path(here + std::to_string(::getpid()) + "_abcdef");
     const std::string foreign = base.path("ddprun_memory_x");
-    for (const auto& path : {left, living, foreign}) {
+    // Its number may be that of a living process where it was made.
+    const std::string other =
+        base.path("ddprun_memory_" + std::to_string(pid_namespace() + 1) + "_" + pid + "_abcdef");
+    for (const auto& path : {left, living, foreign, other}) {
         std::filesystem::create_directories(path + "/inside");
     }
 
@@ -57,6 +62,7 @@ TEST_CASE("what a killed agent left is removed, what a living one has is not") {
     CHECK(!std::filesystem::exists(left));
     CHECK(std::filesystem::exists(living));
     CHECK(std::filesystem::exists(foreign));
+    CHECK(std::filesystem::exists(other));
 }
 
 TEST_CASE("without a base there is no folder, and no failure") {

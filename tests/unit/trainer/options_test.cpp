@@ -233,6 +233,8 @@ TEST_CASE("options that exclude or need each other are refused") {
     CHECK(complaint_of({"--tf32=some"}).starts_with("--tf32=some:"));
     CHECK(complaint_of({"--find_unused_parameters", "--static_graph"})
               .starts_with("--find_unused_parameters: not together with --static_graph"));
+    CHECK(complaint_of({"--static_graph", "--grad_accum_steps=2"})
+              .starts_with("--static_graph: not together with --grad_accum_steps"));
 }
 
 TEST_CASE("help lists every group, and version names the program") {
