@@ -128,6 +128,9 @@ Result<void> ClientSocket::send(std::string_view bytes, Deadline deadline) {
         const ssize_t count = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
         if (count >= 0) {
             bytes.remove_prefix(static_cast<std::size_t>(count));
+            if (!bytes.empty() && Clock::now() >= deadline) {
+                return fail(Errc::timed_out, "the server doesn't read in time");
+            }
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             if (auto ready = wait_for(POLLOUT, deadline); !ready) {
                 return fail(Errc::timed_out, "the server doesn't read in time");
@@ -151,6 +154,9 @@ Result<void> ClientSocket::fill(std::size_t size, Deadline deadline) {
         const ssize_t count = ::recv(fd_, chunk.data(), chunk.size(), 0);
         if (count > 0) {
             input_.append(chunk.data(), static_cast<std::size_t>(count));
+            if (input_.size() - used_ < size && Clock::now() >= deadline) {
+                return fail(Errc::timed_out, "no whole answer in time");
+            }
         } else if (count == 0) {
             return fail(Errc::connection_lost, "the server closed the connection");
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
