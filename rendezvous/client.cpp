@@ -15,8 +15,7 @@ using Deadline = ClientSocket::Deadline;
 
 // Why a store may refuse a request.
 constexpr std::string_view kFull = "the store is full";
-constexpr std::string_view kNoNumber =
-    "the value is no decimal number, or the sum is out of range";
+constexpr std::string_view kNoNumber = "the value is no decimal number, or the sum is out of range";
 constexpr std::string_view kTooLong = "the value would be too long, or the store is full";
 constexpr std::string_view kUnknown = "an older store doesn't know it";
 constexpr std::string_view kQueue = "the queue is full, or an older store doesn't know it";

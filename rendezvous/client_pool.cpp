@@ -41,7 +41,8 @@ tl::unexpected<Error> unusable(const StoreClientOptions& options, std::string_vi
 ClientSocket::Deadline after(milliseconds timeout) {
     const ClientSocket::Deadline now = Clock::now();
     const auto room = std::chrono::duration_cast<milliseconds>(ClientSocket::Deadline::max() - now);
-    return timeout >= room ? ClientSocket::Deadline::max() : now + std::max(timeout, milliseconds{0});
+    return timeout >= room ? ClientSocket::Deadline::max()
+                           : now + std::max(timeout, milliseconds{0});
 }
 
 Result<StoreClientOptions> check_options(StoreClientOptions options) {

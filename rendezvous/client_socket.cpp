@@ -128,9 +128,6 @@ Result<void> ClientSocket::send(std::string_view bytes, Deadline deadline) {
         const ssize_t count = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
         if (count >= 0) {
             bytes.remove_prefix(static_cast<std::size_t>(count));
-            if (!bytes.empty() && Clock::now() >= deadline) {
-                return fail(Errc::timed_out, "the server doesn't read in time");
-            }
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             if (auto ready = wait_for(POLLOUT, deadline); !ready) {
                 return fail(Errc::timed_out, "the server doesn't read in time");

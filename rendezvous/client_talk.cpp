@@ -77,9 +77,8 @@ Error ClientTalk::explained(const ClientAttempt& attempt, const Error& error) co
     return whole;
 }
 
-Result<std::string> ClientTalk::encoded(
-    const ClientAttempt& attempt, const StoreRequest& request
-) const {
+Result<std::string> ClientTalk::encoded(const ClientAttempt& attempt, const StoreRequest& request)
+    const {
     std::string bytes;
     encode_request(request, bytes);
     const auto decoded = decode_request(bytes);
@@ -181,7 +180,8 @@ Result<void> ClientTalk::wait_for(
         return fail(bytes.error());
     }
     // A call that may not wait at all has the time of a round trip nevertheless.
-    const Deadline patience = std::max(times.until, std::min(times.end, after(limits::kCancelTimeout)));
+    const Deadline patience =
+        std::max(times.until, std::min(times.end, after(limits::kCancelTimeout)));
     auto socket = pool_.take(patience);
     if (!socket) {
         return fail(pool_.in_context(attempt_text(attempt), socket.error()));

@@ -21,9 +21,9 @@ namespace ddprun {
 
 /// What a call attempts, for the text of its error.
 struct ClientAttempt {
-    std::string_view verb;        ///< "add to"
-    std::string_view key{};       ///< empty where it is of no single key
-    std::string_view refused{};   ///< why a store may refuse it, by closing the connection
+    std::string_view verb;       ///< "add to"
+    std::string_view key{};      ///< empty where it is of no single key
+    std::string_view refused{};  ///< why a store may refuse it, by closing the connection
 };
 
 /// The times of a call that may wait.

@@ -55,9 +55,9 @@ private:
     std::uint16_t port_ = 0;
     std::atomic<int> accepted_ = 0;
     std::mutex mutex_;
-    bool is_ending_ = false;         ///< guarded by mutex_
-    std::vector<int> open_;          ///< guarded by mutex_; closed by the destructor
-    std::vector<std::thread> all_;   ///< guarded by mutex_
+    bool is_ending_ = false;        ///< guarded by mutex_
+    std::vector<int> open_;         ///< guarded by mutex_; closed by the destructor
+    std::vector<std::thread> all_;  ///< guarded by mutex_
     std::thread accepting_;
 };
 

@@ -101,7 +101,8 @@ TEST_CASE("a host or port that can't be one is an error at once") {
     }
 }
 
-TEST_CASE("a refused request says what was attempted, on which key, and why a store may refuse it") {
+TEST_CASE("a refused request says what was attempted, on which key, and why a store may refuse it"
+) {
     StoreThread server;
     const auto client = server.connect();
     REQUIRE(client->set("text", "x"));
