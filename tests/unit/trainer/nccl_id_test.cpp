@@ -277,7 +277,10 @@ TEST_CASE("a store that answers nothing isn't taken for missing ranks") {
         std::string ping;
         encode_request(PingRequest{1}, ping);
         ScriptedStore::receive(fd, set.size());
-        ScriptedStore::send(fd, ScriptedStore::receive(fd, ping.size()).substr(1));
+        const std::string got = ScriptedStore::receive(fd, ping.size());
+        if (!got.empty()) {
+            ScriptedStore::send(fd, got.substr(1));
+        }
         ScriptedStore::swallow(fd);
     }};
     StoreClientOptions options = store.options();
