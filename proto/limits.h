@@ -49,7 +49,9 @@ inline constexpr std::chrono::milliseconds kStoreStopTimeout{
     2'000};  ///< to write what is due before a store closes
 inline constexpr std::size_t kIdleConnectionsMax = 8;  ///< that a store client keeps
 inline constexpr std::chrono::milliseconds kCancelTimeout{
-    5'000};  ///< for the server to confirm that a wait has been taken back
+    100};  ///< for the server to confirm that a wait has been taken back: the most by which a wait
+           ///< outlasts its time-out
+inline constexpr std::size_t kKeyBytesShownMax = 128;  ///< of one key, in an error
 
 // The command line.
 inline constexpr int kSecondsMax =

@@ -151,6 +151,9 @@ Result<void> ClientSocket::fill(std::size_t size, Deadline deadline) {
         const ssize_t count = ::recv(fd_, chunk.data(), chunk.size(), 0);
         if (count > 0) {
             input_.append(chunk.data(), static_cast<std::size_t>(count));
+            if (input_.size() - used_ < size && Clock::now() >= deadline) {
+                return fail(Errc::timed_out, "no whole answer in time");
+            }
         } else if (count == 0) {
             return fail(Errc::connection_lost, "the server closed the connection");
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {

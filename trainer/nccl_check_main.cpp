@@ -38,9 +38,9 @@ constexpr const char* kHelp =
     "Exchanges the NCCL id over the job's store, builds a communicator, all-reduces 64 MiB, "
     "checks\n"
     "the sum and prints the bus bandwidth. Ends with 0; 79 where the ids agree but a rank has no\n"
-    "GPU; 65 where the ids differ or the sum is wrong; 69 where the store can't be reached; 70 "
-    "where\n"
-    "CUDA or NCCL fails.\n";
+    "GPU; 65 where the ids differ or the sum is wrong; 69 where the store can't be reached or a "
+    "rank\n"
+    "is missing; 70 where CUDA or NCCL fails. May be run again and again with the same store.\n";
 
 /// Prints the reason and chooses the status.
 int give_up(const Error& error, int status) {
@@ -74,7 +74,7 @@ Result<NcclIdAgreement> agree(const WorkerPlace& place, StoreClient* store, Nccl
         offer.id = std::move(*id);
     }
     if (store == nullptr) {
-        return NcclIdAgreement{offer.id, offer.obstacle};
+        return NcclIdAgreement{offer.id, offer.obstacle, offer.prefix};
     }
     return agree_on_id(*store, offer);
 }
@@ -93,10 +93,19 @@ void print_timing(const WorkerPlace& place, const AllReduceTiming& timing) {
     );
 }
 
+/// All ranks have come here. Leaves nothing in the store when they have.
+Result<void> meet(const WorkerPlace& place, StoreClient& store, const std::string& key) {
+    auto met = store.barrier(key, place.world_size);
+    if (met && place.rank == 0) {
+        static_cast<void>(store.remove(key));  // no other run has this key
+    }
+    return met;
+}
+
 /// The part with GPUs, when all ranks have one.
-int run_all_reduce(const WorkerPlace& place, StoreClient* store, const NcclIdOffer& offer) {
+int run_all_reduce(const WorkerPlace& place, StoreClient* store, const NcclIdAgreement& agreement) {
     AllReduceOptions options;
-    options.id = offer.id;
+    options.id = agreement.id;
     options.rank = place.rank;
     options.world_size = place.world_size;
     options.local_rank = place.local_rank;
@@ -109,7 +118,7 @@ int run_all_reduce(const WorkerPlace& place, StoreClient* store, const NcclIdOff
     }
     if (store != nullptr) {
         // Rank 0 speaks for all: only ranks whose own sum was right come here.
-        if (auto met = store->barrier(offer.prefix + "done", place.world_size); !met) {
+        if (auto met = meet(place, *store, agreement.prefix + "done"); !met) {
             return give_up(met.error(), exit_code::kUnavailable);
         }
     }
@@ -158,12 +167,11 @@ int run(const WorkerPlace& place, std::chrono::seconds timeout) {
         if (store != nullptr) {
             // The first to end with a failure ends the others: not before all have spoken. One that
             // goes missing here changes nothing of what was found.
-            static_cast<void>(store->barrier(offer.prefix + "told", place.world_size));
+            static_cast<void>(meet(place, *store, agreement->prefix + "told"));
         }
         return exit_code::kNoCommunicator;
     }
-    offer.id = agreement->id;
-    return run_all_reduce(place, store.get(), offer);
+    return run_all_reduce(place, store.get(), *agreement);
 }
 
 /// The seconds of --timeout=SECONDS.

@@ -1,94 +1,113 @@
 #include "trainer/nccl_id.h"
 
+#include "proto/limits.h"
+#include "trainer/nccl_collector.h"
+
 #include <fmt/format.h>
 
 #include <sys/random.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 namespace ddprun::trainer {
 
 namespace {
 
-/// How many ranks' answers rank 0 reads at a time.
-constexpr std::int32_t kRanksPerRead = 4'096;
-
-// The first byte of rank 0's verdict.
-constexpr char kAgreed = '+';
-constexpr char kDiffers = '-';
-
-std::string key_of_rank(const NcclIdOffer& offer, std::int32_t rank) {
-    return fmt::format("{}held/{}", offer.prefix, rank);
+/// An error of the store in the words of the exchange: `who` hasn't done what was waited for.
+Error not_in_time(const StoreClient& store, const Error& error, std::string_view who) {
+    if (error.code != Errc::timed_out) {
+        return error;
+    }
+    const auto& options = store.options();
+    return Error{
+        error.code,
+        fmt::format(
+            "exchange the NCCL id over the store {}:{}: {} within {} ms ({})",
+            options.host,
+            options.port,
+            who,
+            options.timeout.count(),
+            error.context
+        )};
 }
 
-/// What rank 0 tells all, from what every rank holds: kAgreed and the first obstacle, or kDiffers
-/// and the reason.
-Result<std::string> judge(StoreClient& store, const NcclIdOffer& offer) {
-    std::string obstacle;
-    for (std::int32_t first = 0; first < offer.world_size; first += kRanksPerRead) {
-        const std::int32_t end = std::min(offer.world_size, first + kRanksPerRead);
-        StoreClient::Keys keys;
-        for (std::int32_t rank = first; rank < end; ++rank) {
-            keys.push_back(key_of_rank(offer, rank));
-        }
-        const auto answers = store.multi_get(keys);
-        if (!answers) {
-            return fail(answers.error());
-        }
-        for (std::int32_t rank = first; rank < end; ++rank) {
-            const std::string_view answer = (*answers)[static_cast<std::size_t>(rank - first)];
-            if (answer.substr(0, kNcclIdBytes) != offer.id) {
-                return fmt::format("{}rank {} holds another id than rank 0", kDiffers, rank);
-            }
-            const std::string_view own = answer.substr(kNcclIdBytes);
-            if (obstacle.empty() && !own.empty()) {
-                obstacle = fmt::format("rank {}: {}", rank, own);
-            }
-        }
+Result<NcclIdAgreement> as_agreement(
+    const NcclIdOffer& offer, NcclGreeting greeting, std::string_view verdict
+) {
+    const char kind = verdict.empty() ? '\0' : verdict.front();
+    const std::string text{verdict.empty() ? verdict : verdict.substr(1)};
+    if (kind == kNcclAgreed) {
+        return NcclIdAgreement{
+            std::move(greeting.id), text, fmt::format("{}{}/", offer.prefix, greeting.token)};
     }
-    return fmt::format("{}{}", kAgreed, obstacle);
+    const std::string context = fmt::format("exchange the NCCL id: {}", text);
+    switch (kind) {
+        case kNcclDiffers: return fail(Errc::malformed, context);
+        case kNcclMissing: return fail(Errc::timed_out, context);
+        case kNcclTaken: return fail(Errc::refused, context);
+        default: return fail(Errc::malformed, "exchange the NCCL id: a verdict without sense");
+    }
+}
+
+/// Of rank 0.
+Result<NcclIdAgreement> lead(StoreClient& store, const NcclIdOffer& offer) {
+    const auto token = random_name();
+    if (!token) {
+        return fail(token.error());
+    }
+    NcclCollector collector{store, offer, *token};
+    const auto verdict = collector.run();
+    if (!verdict) {
+        return fail(verdict.error());
+    }
+    return as_agreement(offer, NcclGreeting{*token, offer.id}, *verdict);
+}
+
+/// Of every other rank.
+Result<NcclIdAgreement> follow(StoreClient& store, const NcclIdOffer& offer) {
+    const auto name = random_name();
+    if (!name) {
+        return fail(name.error());
+    }
+    const NcclKeys keys{offer.prefix, *name};
+    const std::string mail = NcclKeys::mail(offer.prefix);
+    const auto joined = store.queue_push(mail, join_text(offer.rank, offer.world_size, *name));
+    if (!joined) {
+        return fail(joined.error());
+    }
+    const auto answer = store.get(keys.answer);
+    if (!answer) {
+        return fail(not_in_time(store, answer.error(), "rank 0 hasn't come"));
+    }
+    auto greeting = parse_greeting(*answer);
+    if (!greeting) {
+        return fail(greeting.error());
+    }
+    if (auto told = store.set(keys.held, greeting->id + offer.obstacle); !told) {
+        return fail(told.error());
+    }
+    const auto held = store.queue_push(mail, held_text(offer.rank, greeting->token, *name));
+    if (!held) {
+        return fail(held.error());
+    }
+    // Rank 0 began before it answered, so it gives up first and says who is missing.
+    const auto verdict = store.get(keys.verdict, store.options().timeout + kNcclVerdictSlack);
+    if (!verdict) {
+        return fail(not_in_time(store, verdict.error(), "rank 0 gave no verdict"));
+    }
+    for (const std::string& key : {keys.answer, keys.held, keys.verdict}) {
+        // What stays is in nobody's way: its name was drawn for this process.
+        static_cast<void>(store.remove(key));
+    }
+    return as_agreement(offer, std::move(*greeting), *verdict);
 }
 
 }  // namespace
 
 Result<NcclIdAgreement> agree_on_id(StoreClient& store, const NcclIdOffer& offer) {
-    const std::string id_key = fmt::format("{}id", offer.prefix);
-    const std::string verdict_key = fmt::format("{}verdict", offer.prefix);
-    if (offer.rank == 0) {
-        if (auto given = store.set(id_key, offer.id); !given) {
-            return fail(given.error());
-        }
-    }
-    auto id = store.get(id_key);
-    if (!id) {
-        return fail(id.error());
-    }
-    if (auto told = store.set(key_of_rank(offer, offer.rank), *id + offer.obstacle); !told) {
-        return fail(told.error());
-    }
-    if (offer.rank == 0) {
-        const auto judged = judge(store, offer);
-        if (!judged) {
-            return fail(judged.error());
-        }
-        if (auto told = store.set(verdict_key, *judged); !told) {
-            return fail(told.error());
-        }
-    }
-    const auto verdict = store.get(verdict_key);
-    if (!verdict) {
-        return fail(verdict.error());
-    }
-    if (verdict->empty() || verdict->front() != kAgreed) {
-        return fail(
-            Errc::malformed,
-            fmt::format("exchange the NCCL id: {}", std::string_view{*verdict}.substr(1))
-        );
-    }
-    return NcclIdAgreement{std::move(*id), verdict->substr(1)};
+    return offer.rank == 0 ? lead(store, offer) : follow(store, offer);
 }
 
 Result<std::string> random_id() {

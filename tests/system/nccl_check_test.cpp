@@ -5,12 +5,53 @@
 
 #include <doctest/doctest.h>
 
+#include <csignal>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace ddprun::test {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// A ddprund that lives through several runs.
+class LivingStore {
+public:
+    LivingStore() : daemon_({.argv = {program("ddprund"), "--listen", "127.0.0.1:0"}}) {
+        const auto line = daemon_.wait_for_line("listening on");
+        REQUIRE(line);
+        port_ = line->substr(line->rfind(':') + 1);
+    }
+
+    /// nccl-check as this rank, started by hand.
+    [[nodiscard]] std::unique_ptr<Command> rank(int rank, int world_size, int seconds) const {
+        CommandOptions options;
+        options.argv = {program("nccl-check"), "--timeout=" + std::to_string(seconds)};
+        options.env = {
+            "CUDA_VISIBLE_DEVICES=",
+            "RANK=" + std::to_string(rank),
+            "WORLD_SIZE=" + std::to_string(world_size),
+            "LOCAL_RANK=" + std::to_string(rank),
+            "MASTER_ADDR=127.0.0.1",
+            "MASTER_PORT=" + port_};
+        return std::make_unique<Command>(std::move(options));
+    }
+
+    void check_run_of_two() const {
+        const auto first = rank(0, 2, 30);
+        const auto second = rank(1, 2, 30);
+        const CommandResult one = first->finish();
+        const CommandResult two = second->finish();
+        CHECK_MESSAGE(one.exit_code == 79, describe(one) << one.out << one.err);
+        CHECK_MESSAGE(two.exit_code == 79, describe(two) << two.out << two.err);
+        CHECK(count_of(one.out, "all 2 ranks hold the same 128 bytes") == 1);
+    }
+
+private:
+    Command daemon_;
+    std::string port_;
+};
 
 TEST_SUITE_BEGIN("system/nccl_check");
 
@@ -58,6 +99,35 @@ TEST_CASE("a store that can't be reached is an error that names it") {
 
     CHECK_MESSAGE(result.exit_code == 69, describe(result) << result.out << result.err);
     CHECK(count_of(result.err, "127.0.0.1:" + port) == 1);
+}
+
+TEST_CASE("it can be run by hand again and again with one store, after a killed run too") {
+    const LivingStore store;
+    store.check_run_of_two();
+    store.check_run_of_two();
+    for (const int lonely : {0, 1}) {
+        const auto killed = store.rank(lonely, 2, 30);
+        static_cast<void>(killed->wait_for_line("128 random bytes", 1, 300ms));
+        killed->send_signal(SIGKILL);
+        CHECK(killed->finish().signal == SIGKILL);
+
+        store.check_run_of_two();
+    }
+}
+
+TEST_CASE("a missing rank is named and nobody else is") {
+    const LivingStore store;
+    const auto first = store.rank(0, 3, 2);
+    const auto last = store.rank(2, 3, 2);
+
+    for (const auto& result : {first->finish(), last->finish()}) {
+        CHECK_MESSAGE(result.exit_code == 69, describe(result) << result.out << result.err);
+        CHECK_MESSAGE(
+            count_of(result.err, "rank 1 of 3 did not come within 2000 ms") == 1, result.err
+        );
+        CHECK(count_of(result.err, "held") == 0);
+    }
+    store.check_run_of_two();
 }
 
 TEST_SUITE_END();

@@ -4,6 +4,23 @@
 # In:  DDPRUN_TORCH_DIR (optional), DDPRUN_PYTHON (optional).
 # Out: DDPRUN_CUDA_INCLUDE, DDPRUN_CUDART, DDPRUN_NCCL_INCLUDE, DDPRUN_NCCL; target ddprun::nccl
 #      where all four were found.
+
+# ddprun_install_rpath(TARGET LIBRARIES...): the installed TARGET finds each of LIBRARIES (files)
+# where it was found here. INSTALL_RPATH_USE_LINK_PATH alone leaves out what lies below the source
+# folder, as a .venv there does.
+function(ddprun_install_rpath target)
+  set(folders "")
+  foreach(library IN LISTS ARGN)
+    get_filename_component(folder "${library}" DIRECTORY)
+    if(NOT folder IN_LIST CMAKE_CXX_IMPLICIT_LINK_DIRECTORIES)
+      list(APPEND folders "${folder}")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  set_target_properties(${target} PROPERTIES
+    INSTALL_RPATH "${folders}" INSTALL_RPATH_USE_LINK_PATH TRUE)
+endfunction()
+
 set(python_packages "")
 find_program(DDPRUN_ACTIVE_PYTHON python3)
 if(DDPRUN_ACTIVE_PYTHON)
