@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,6 +40,17 @@ Result<void> flush_folder(const std::filesystem::path& file) {
 }  // namespace
 
 Result<AtomicFile> AtomicFile::create(const std::filesystem::path& path) {
+    struct stat status {};
+
+    if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+        // The renaming at the end would put a file in the place of a device or a pipe.
+        return fail(
+            Errc::io_error,
+            fmt::format(
+                "write {}: there is something else than a file; name another", path.string()
+            )
+        );
+    }
     const std::filesystem::path part =
         fmt::format("{}.{}{}", path.string(), ::getpid(), kPartSuffix);
     constexpr mode_t kMode = 0666;

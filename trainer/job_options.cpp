@@ -14,7 +14,8 @@ Setter profile_window(std::optional<ProfileWindow>& target) {
                         ? first
                         : parse_number<std::int64_t>(value.substr(colon + 1));
         if (!first || !last || *first < 1 || *last < *first ||
-            *last - *first >= limits::kProfiledStepsMax) {
+            (colon == std::string_view::npos ? *first - 1 : *last - *first) >=
+                limits::kProfiledStepsMax) {
             return fmt::format(
                 "not a count of steps or FIRST:LAST, at most {} steps", limits::kProfiledStepsMax
             );

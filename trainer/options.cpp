@@ -2,6 +2,7 @@
 
 #include "proto/limits.h"
 #include "trainer/arguments.h"
+#include "trainer/data.h"
 #include "trainer/option_groups.h"
 #include "trainer/recipes.h"
 
@@ -320,6 +321,12 @@ Result<CommandLine> parse_options(std::span<const std::string> arguments) {
         return fail(Errc::invalid_argument, *text);
     }
     if (parser.print_config()) {
+        // Packed pictures bring theirs along, and made ones have none.
+        if (options.data.kind != DataKind::packed && options.data.kind != DataKind::synthetic) {
+            const Normalisation usual = usual_normalisation(options.data.kind);
+            options.mean = options.mean.value_or(usual.mean);
+            options.std = options.std.value_or(usual.deviation);
+        }
         return CommandLine{InformationText{config_text(options)}};
     }
     return CommandLine{std::move(options)};

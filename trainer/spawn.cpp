@@ -61,7 +61,9 @@ std::vector<std::string> environment_of(int rank, int count, const Listener& lis
         variables.emplace_back(*entry);
     }
     const auto set = [&variables](std::string_view name, const auto& value) {
-        variables.push_back(fmt::format("{}={}", name, value));
+        const std::string begin = fmt::format("{}=", name);
+        std::erase_if(variables, [&](const auto& entry) { return entry.starts_with(begin); });
+        variables.push_back(fmt::format("{}{}", begin, value));
     };
     set(worker_env::kRank, rank);
     set(worker_env::kLocalRank, rank);

@@ -1,10 +1,12 @@
 #include "trainer/store.h"
 
 #include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -136,6 +138,31 @@ std::vector<std::string> ClientStore::listKeys() {
     return take(client_->list_keys());
 }
 
+namespace {
+
+/// LibTorch logs pages of its call stack where nobody answers; what it throws says the same in a
+/// line, and is told once. Who sets its variable wants the pages.
+class QuietLibTorch {
+public:
+    QuietLibTorch() : before_(FLAGS_caffe2_log_level) {
+        if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+            FLAGS_caffe2_log_level = kFatalOnly;
+        }
+    }
+
+    QuietLibTorch(const QuietLibTorch&) = delete;
+    QuietLibTorch& operator=(const QuietLibTorch&) = delete;
+
+    ~QuietLibTorch() { FLAGS_caffe2_log_level = before_; }
+
+private:
+    static constexpr int kFatalOnly = 3;
+
+    int before_;
+};
+
+}  // namespace
+
 Result<c10::intrusive_ptr<c10d::Store>> connect_store(
     const WorkerPlace& place, std::chrono::milliseconds timeout
 ) {
@@ -160,6 +187,7 @@ Result<c10::intrusive_ptr<c10d::Store>> connect_store(
         options.waitWorkers = false;
         options.masterListenFd = place.listen_fd;
         options.timeout = timeout;
+        const QuietLibTorch quiet;
         store = c10::make_intrusive<c10d::TCPStore>(place.master_addr, options);
     }
     return c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::PrefixStore>(

@@ -164,8 +164,9 @@ private:
     std::unique_ptr<CheckpointSaver> saver_;  ///< rank 0 with --checkpoint_dir
     std::unique_ptr<CheckpointSaver> memory_saver_;  ///< rank 0 with a memory_dir_
     std::unique_ptr<Reporter> reporter_;             ///< rank 0
-    std::unique_ptr<TraceProfiler> profiler_;        ///< while steps are traced
-    RankLoad load_;                                  ///< of this life
+    bool was_traced_ = false;
+    std::unique_ptr<TraceProfiler> profiler_;  ///< while steps are traced
+    RankLoad load_;                            ///< of this life
 };
 
 }  // namespace ddprun::trainer

@@ -133,6 +133,7 @@ void Training::report_loading(const Loader& loader, Clock::duration epoch_time) 
 void Training::begin_profile() {
     if (options_.profile && position_.step - first_step_ + 1 == options_.profile->first) {
         profiler_ = std::make_unique<TraceProfiler>(device_.device.is_cuda());
+        was_traced_ = true;
     }
 }
 
@@ -159,6 +160,13 @@ Outcome<void> Training::report_end() {
     auto reported = report_load();
     if (options_.memory_summary) {
         report_memory();
+    }
+    if (reporter_ && options_.profile && !was_traced_) {
+        reporter_->line(fmt::format(
+            "no trace was written: --profile begins with step {} of a run, this one had {}",
+            options_.profile->first,
+            position_.step - first_step_
+        ));
     }
     if (reporter_) {
         reporter_->finish();
