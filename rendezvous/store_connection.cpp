@@ -4,6 +4,9 @@
 
 #include <boost/asio/buffer.hpp>
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -351,6 +354,7 @@ void StoreConnection::wait_writable() {
         return;
     }
     is_writing_ = true;
+    unacknowledged_.reset();  // it may have become more
     if (!deadlines[static_cast<std::size_t>(StoreConnectionHost::Deadline::progress)].is_set) {
         host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
     }
@@ -360,6 +364,15 @@ void StoreConnection::wait_writable() {
             self->on_writable();
         }
     });
+}
+
+bool StoreConnection::has_moved() {
+    int bytes = 0;
+    if (unsent_.empty() || ::ioctl(socket_.native_handle(), SIOCOUTQ, &bytes) != 0) {
+        return false;
+    }
+    const std::optional<int> before = std::exchange(unacknowledged_, bytes);
+    return before && bytes < *before;
 }
 
 void StoreConnection::on_writable() {

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -93,12 +94,17 @@ public:
         return text.substr(has_brackets ? 1 : 0, port - (has_brackets ? 2 : 0)) == address;
     }
 
+    /// The client has taken some of its replies since the last look: a slow one takes long to make
+    /// so much room in the kernel's buffer that we can write again.
+    [[nodiscard]] bool has_moved();
+
     [[nodiscard]] bool is_validated() const { return is_validated_; }
 
     struct DeadlineSlot {
         bool is_set = false;
         Clock::time_point at;
         StoreConnectionHost::Queue::iterator place;
+        int looks = 0;  ///< in a row that saw no progress
     };
 
     /// The host's, one per kind.
@@ -135,9 +141,10 @@ private:
     StoreParser parser_;
     std::string partial_;  ///< the beginning of a request that isn't whole
     ReplyBuffer unsent_;
-    std::size_t turn_requests_ = 0;   ///< handled in this turn of the loop
-    std::size_t turn_replies_ = 0;    ///< bytes of replies made in it
-    std::size_t unsent_counted_ = 0;  ///< what of unsent_ the counters hold
+    std::size_t turn_requests_ = 0;      ///< handled in this turn of the loop
+    std::size_t turn_replies_ = 0;       ///< bytes of replies made in it
+    std::size_t unsent_counted_ = 0;     ///< what of unsent_ the counters hold
+    std::optional<int> unacknowledged_;  ///< bytes in the kernel's buffer at the last look
     bool is_validated_ = false;
     bool is_reading_ = false;
     bool is_writing_ = false;

@@ -131,10 +131,11 @@ private:
     void close_connections();
     void arm_timer();
     void on_timer();
+    bool is_going_on(StoreConnection& connection);
     void arm_trim();
     void finish_if_empty();
     [[nodiscard]] bool is_of_round(ClientId client) const;
-    [[nodiscard]] std::chrono::milliseconds length_of(Deadline deadline) const;
+    [[nodiscard]] Clock::duration length_of(Deadline deadline) const;
 
     asio::io_context& io_context_;
     StoreServerOptions options_;
@@ -333,10 +334,13 @@ void StoreServer::Implementation::finish_if_empty() {
 
 // ---- deadlines
 
-std::chrono::milliseconds StoreServer::Implementation::length_of(Deadline deadline) const {
+/// That of the next look at the client, where there are several.
+StoreConnectionHost::Clock::duration StoreServer::Implementation::length_of(Deadline deadline
+) const {
     switch (deadline) {
         case Deadline::handshake: return options_.deadlines.handshake;
-        case Deadline::progress: return options_.deadlines.progress;
+        case Deadline::progress:
+            return Clock::duration{options_.deadlines.progress} / limits::kProgressLooks;
         case Deadline::request: return options_.deadlines.request;
     }
     return options_.deadlines.request;
@@ -349,6 +353,7 @@ void StoreServer::Implementation::set_deadline(StoreConnection& connection, Dead
     slot.at = Clock::now() + length_of(deadline);
     slot.place = queues_[index].insert(queues_[index].end(), &connection);
     slot.is_set = true;
+    slot.looks = 0;
     if (!timer_at_ || slot.at < *timer_at_) {
         arm_timer();
     }
@@ -384,6 +389,20 @@ void StoreServer::Implementation::arm_timer() {
     });
 }
 
+/// A look at one that made no progress that we know of: it may take its replies slowly, or have
+/// time left.
+bool StoreServer::Implementation::is_going_on(StoreConnection& connection) {
+    StoreConnection::DeadlineSlot& slot =
+        connection.deadlines[static_cast<std::size_t>(Deadline::progress)];
+    const int looks = connection.has_moved() ? 0 : slot.looks + 1;
+    if (looks >= limits::kProgressLooks) {
+        return false;
+    }
+    set_deadline(connection, Deadline::progress);
+    slot.looks = looks;
+    return true;
+}
+
 void StoreServer::Implementation::on_timer() {
     const Clock::time_point now = Clock::now();
     constexpr std::array<std::string_view, 3> kReasons{
@@ -393,9 +412,13 @@ void StoreServer::Implementation::on_timer() {
     };
     for (std::size_t index = 0; index < queues_.size(); ++index) {
         while (!queues_[index].empty() && queues_[index].front()->deadlines[index].at <= now) {
+            StoreConnection& late = *queues_[index].front();
+            if (index == static_cast<std::size_t>(Deadline::progress) && is_going_on(late)) {
+                continue;
+            }
             const bool is_handshake = index == static_cast<std::size_t>(Deadline::handshake);
             ++(is_handshake ? counters_.closed_handshake : counters_.closed_stalled);
-            queues_[index].front()->close(kReasons[index]);
+            late.close(kReasons[index]);
         }
     }
     state_.expire(now);

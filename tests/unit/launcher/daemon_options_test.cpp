@@ -80,7 +80,8 @@ TEST_CASE("deadlines are those of the limits, or what is given in seconds and pa
 }
 
 TEST_CASE("a deadline that is none is refused in one line that names the option") {
-    for (const char* value : {"0", "-1", "soon", "1e9", "", "nan", "-nan", "inf", "-inf", "infinity", "1e999"}) {
+    for (const char* value :
+         {"0", "-1", "soon", "1e9", "", "nan", "-nan", "inf", "-inf", "infinity", "1e999"}) {
         CAPTURE(value);
         const std::string text = complaint_of({std::string("--handshake_timeout=") + value});
         CHECK(text.find("--handshake_timeout") != std::string::npos);
