@@ -10,8 +10,8 @@
 
 #include "agent/exit_status.h"
 #include "agent/process_state.h"
-#include "agent/unique_fd.h"
 #include "proto/result.h"
+#include "rendezvous/unique_fd.h"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>

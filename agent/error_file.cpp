@@ -1,7 +1,7 @@
 #include "agent/error_file.h"
 
-#include "agent/unique_fd.h"
 #include "proto/limits.h"
+#include "rendezvous/unique_fd.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

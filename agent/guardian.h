@@ -11,8 +11,8 @@
 // still die, what they started may live on.
 #pragma once
 
-#include "agent/unique_fd.h"
 #include "proto/result.h"
+#include "rendezvous/unique_fd.h"
 
 #include <sys/types.h>
 

@@ -1,8 +1,8 @@
 #include "agent/job_report.h"
 
 #include "agent/failure_report.h"
-#include "agent/unique_fd.h"
 #include "proto/error.h"
+#include "rendezvous/unique_fd.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

@@ -1,8 +1,8 @@
 #include "agent/log_files.h"
 
-#include "agent/unique_fd.h"
 #include "proto/assert.h"
 #include "proto/limits.h"
+#include "rendezvous/unique_fd.h"
 
 #include <boost/asio/post.hpp>
 #include <fmt/format.h>

@@ -11,10 +11,10 @@
 #include "agent/line_splitter.h"
 #include "agent/log_files.h"
 #include "agent/output_sink.h"
-#include "agent/unique_fd.h"
 #include "agent/worker_streams.h"
 #include "proto/log.h"
 #include "proto/result.h"
+#include "rendezvous/unique_fd.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>

@@ -5,7 +5,7 @@
 // poll(2). A reader that has gone ends the output and nothing else.
 #pragma once
 
-#include "agent/unique_fd.h"
+#include "rendezvous/unique_fd.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>

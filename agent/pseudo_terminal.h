@@ -2,8 +2,8 @@
 // other way round, with a terminal's line discipline between them.
 #pragma once
 
-#include "agent/unique_fd.h"
 #include "proto/result.h"
+#include "rendezvous/unique_fd.h"
 
 #include <sys/ioctl.h>
 #include <termios.h>

@@ -15,8 +15,8 @@
 #include "agent/supervisor.h"
 #include "agent/sweeper.h"
 #include "agent/terminal.h"
-#include "agent/unique_fd.h"
 #include "agent/worker_cgroup.h"
+#include "rendezvous/unique_fd.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>

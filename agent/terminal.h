@@ -12,8 +12,8 @@
 #pragma once
 
 #include "agent/pseudo_terminal.h"
-#include "agent/unique_fd.h"
 #include "proto/result.h"
+#include "rendezvous/unique_fd.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>

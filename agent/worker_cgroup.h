@@ -4,8 +4,8 @@
 // quietly: the sweep of children does without.
 #pragma once
 
-#include "agent/unique_fd.h"
 #include "proto/types.h"
+#include "rendezvous/unique_fd.h"
 
 #include <string>
 

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <utility>
@@ -44,11 +45,22 @@ struct RawDaemonOptions {
     bool version = false;
 };
 
+/// What is not a number is beyond every bound, too, which CLI::Range doesn't see.
+std::string complaint_about_deadline(const std::string& text) {
+    char* end = nullptr;
+    const double value = std::strtod(text.c_str(), &end);
+    const bool is_number = !text.empty() && *end == '\0';
+    if (is_number && value >= kDeadlineMin && value <= kDeadlineMax) {
+        return {};
+    }
+    return fmt::format("'{}' is no time from {} to {} seconds", text, kDeadlineMin, kDeadlineMax);
+}
+
 void add_deadline(CLI::App& app, const std::string& name, double& target, const char* help) {
     std::string hyphens = name;
     std::replace(hyphens.begin(), hyphens.end(), '_', '-');
     app.add_option(fmt::format("--{},--{}", name, hyphens), target, help)
-        ->check(CLI::Range(kDeadlineMin, kDeadlineMax))
+        ->check(complaint_about_deadline)
         ->option_text(fmt::format("SECONDS [{}]", target))
         ->group("Deadlines of a store's clients");
 }
@@ -151,6 +163,12 @@ Result<DaemonCommand> parse_daemon_command(const std::vector<std::string>& argum
     command.deadlines.progress = milliseconds(raw.progress_timeout);
     command.deadlines.request = milliseconds(raw.request_timeout);
     command.foreign_keys_timeout = milliseconds(raw.foreign_keys_timeout);
+    if (raw.listen.empty() && parser->count("--listen") > 0) {
+        return fail(
+            Errc::invalid_argument,
+            "--listen: the address is empty, leave the option out to serve every interface"
+        );
+    }
     if (is_bare_v6(raw.listen)) {
         command.listen.host = raw.listen;
     } else if (!raw.listen.empty()) {

@@ -44,7 +44,9 @@ inline constexpr std::size_t kReplyBytesPerTurnMax =
 inline constexpr int kReadsPerTurnMax = 4;  ///< of one client, for the same reason
 inline constexpr std::chrono::seconds kHandshakeTimeout{10};
 inline constexpr std::chrono::seconds kProgressTimeout{60};  ///< partial request, unread reply
-inline constexpr std::chrono::minutes kRequestTimeout{10};   ///< for a request as a whole
+inline constexpr int kProgressLooks =
+    4;  ///< within kProgressTimeout, at whether the kernel still passes on what a client reads
+inline constexpr std::chrono::minutes kRequestTimeout{10};  ///< for a request as a whole
 inline constexpr std::chrono::milliseconds kStoreStopTimeout{
     2'000};  ///< to write what is due before a store closes
 inline constexpr std::size_t kIdleConnectionsMax = 8;  ///< that a store client keeps

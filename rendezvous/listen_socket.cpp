@@ -218,15 +218,7 @@ Result<Accepted> accept_from(tcp::acceptor& acceptor) {
         }
     }
     peer.resize(size);
-    tcp::socket socket{acceptor.get_executor()};
-    error_code error;
-    socket.assign(peer.protocol(), fd, error);
-    if (error) {
-        ::close(fd);
-        return fail(Errc::limit_exceeded, fmt::format("accept: {}", error.message()));
-    }
-    socket.non_blocking(true, error);
-    return Accepted{std::move(socket), peer};
+    return Accepted{UniqueFd{fd}, peer};
 }
 
 void raise_descriptor_limit() {

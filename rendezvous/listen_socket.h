@@ -4,6 +4,7 @@
 
 #include "proto/result.h"
 #include "proto/types.h"
+#include "rendezvous/unique_fd.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -44,7 +45,7 @@ struct PortRange {
 [[nodiscard]] std::string text_of(const boost::asio::ip::tcp::endpoint& endpoint);
 
 struct Accepted {
-    boost::asio::ip::tcp::socket socket;
+    UniqueFd socket;
     boost::asio::ip::tcp::endpoint peer;
 };
 

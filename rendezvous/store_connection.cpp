@@ -2,20 +2,20 @@
 
 #include "proto/agent_messages.h"
 
-#include <boost/asio/buffer.hpp>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace ddprun {
 
 namespace {
-
-using boost::system::error_code;
-namespace asio = boost::asio;
 
 constexpr std::size_t kGatherMax = 64;  // pieces of one write, well below IOV_MAX
 constexpr std::string_view kHttpAnswer =
@@ -37,6 +37,21 @@ std::optional<bool> is_http(std::string_view bytes) {
     return could_be ? std::nullopt : std::optional{false};
 }
 
+/// Sends what the socket takes of the first pieces; what send() returns.
+ssize_t send_front(int fd, const ReplyBuffer& replies) {
+    if (const std::string_view only = replies.only_piece(); !only.empty()) {
+        return ::send(fd, only.data(), only.size(), MSG_NOSIGNAL);
+    }
+    std::array<iovec, kGatherMax> pieces{};
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    for (const std::string_view view : replies.front(kGatherMax)) {
+        // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): iovec is for reading, too
+        pieces[message.msg_iovlen++] = {const_cast<char*>(view.data()), view.size()};
+    }
+    return ::sendmsg(fd, &message, MSG_NOSIGNAL);
+}
+
 }  // namespace
 
 StoreConnection::StoreConnection(Accepted accepted, ClientId id, StoreConnectionHost& host)
@@ -47,81 +62,56 @@ StoreConnection::StoreConnection(Accepted accepted, ClientId id, StoreConnection
 
 void StoreConnection::start() {
     host_->set_deadline(*this, StoreConnectionHost::Deadline::handshake);
-    wait_readable();
+    wanted_.to_read = true;
+    if (!host_->readiness().add(socket_.get(), *this, wanted_)) {
+        close("the kernel has no room to watch one more socket");
+    }
 }
 
-void StoreConnection::wait_readable() {
-    if (host_ == nullptr || is_reading_ || is_finishing_) {
+void StoreConnection::on_ready(Ready ready) {
+    if (ready.to_write && is_writing_) {
+        on_writable();
+    }
+    if (ready.to_read && host_ != nullptr && wanted_.to_read) {
+        on_readable();
+    }
+    want();
+}
+
+/// Asks to be told of what is due now, where that isn't what it was. One of both is due while it is
+/// open, so that an end is noticed.
+void StoreConnection::want() {
+    if (host_ == nullptr) {
         return;
     }
-    is_reading_ = true;
-    auto on_read = [self = shared_from_this()](const error_code& error, std::size_t count) {
-        self->is_reading_ = false;
-        if (self->host_ == nullptr || self->is_finishing_) {
-            return;
-        }
-        if (error) {
-            self->finish();  // a half-close: what is due is written, a wait is over
-            return;
-        }
-        self->on_bytes(count);
-    };
-    socket_.async_read_some(asio::buffer(first_), std::move(on_read));
+    const Ready due{!is_paused_ && !is_finishing_, is_writing_};
+    if (due != wanted_) {
+        wanted_ = due;
+        host_->readiness().change(socket_.get(), *this, due);
+    }
 }
 
-/// first_ is full: puts it and what follows into the server's buffer; returns how much that is.
-std::size_t StoreConnection::fill_up(std::size_t count, bool& is_over) {
+/// Reads once: if there is more it comes back after others had their turn.
+void StoreConnection::on_readable() {
     std::string& buffer = host_->read_buffer();
-    std::copy_n(first_.begin(), count, buffer.begin());
-    error_code error;
-    const std::size_t more =
-        socket_.read_some(asio::buffer(buffer.data() + count, buffer.size() - count), error);
-    is_over = error && error != asio::error::would_block;
-    return count + (error ? 0 : more);
-}
-
-/// `count` bytes are in first_, and if it is full, perhaps more in the socket.
-void StoreConnection::on_bytes(std::size_t count) {
-    const std::string& buffer = host_->read_buffer();
-    std::size_t turn_bytes = 0;
+    const ssize_t count = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
+        return;
+    }
+    if (count <= 0) {
+        finish();  // a half-close: what is due is written, a wait is over
+        return;
+    }
     turn_requests_ = 0;
     turn_replies_ = 0;
-    bool is_over = false;
-    bool has_more = count == first_.size();
-    std::string_view bytes{first_.data(), count};
-    for (int reads = 0; reads < limits::kReadsPerTurnMax; ++reads) {
-        if (has_more) {
-            bytes = {buffer.data(), fill_up(reads == 0 ? count : 0, is_over)};
-            has_more = bytes.size() == buffer.size();
-        }
-        turn_bytes += bytes.size();
-        take(bytes);
-        if (host_ == nullptr) {
-            return;
-        }
-        if (is_over && !is_paused_) {  // else the end is read again after what it sent
-            finish();
-            return;
-        }
-        if (!has_more || !unsent_.empty() || is_paused_) {
-            break;
-        }
-    }
+    const auto bytes = static_cast<std::size_t>(count);
     StoreCounters& counters = host_->counters();
-    counters.turn_bytes_longest = std::max(counters.turn_bytes_longest, turn_bytes);
-    read_on();
+    counters.turn_bytes_longest = std::max(counters.turn_bytes_longest, bytes);
+    take({buffer.data(), bytes});
 }
 
 bool StoreConnection::is_full() const {
     return unsent_.size() > host_->options().unsent_bytes_max;
-}
-
-/// Reads again: now, or when the client has taken its replies.
-void StoreConnection::read_on() {
-    is_paused_ = is_paused_ || is_full();
-    if (!is_paused_) {
-        wait_readable();
-    }
 }
 
 void StoreConnection::take(std::string_view bytes) {
@@ -151,8 +141,12 @@ void StoreConnection::take(std::string_view bytes) {
     if (host_ != nullptr) {
         host_->note_memory();
     }
-    if (host_ != nullptr && is_paused_) {
-        wait_writable();  // the rest has its turn after other clients
+    if (host_ == nullptr) {
+        return;
+    }
+    is_paused_ = is_paused_ || is_full();
+    if (is_paused_) {
+        wait_writable();  // the rest has its turn after other clients, or when it has read
     }
 }
 
@@ -262,9 +256,9 @@ bool StoreConnection::is_greeting(std::string_view bytes) {
 
 void StoreConnection::answer_http() {
     ++host_->counters().closed_handshake;
-    error_code ignored;  // whoever can't be told has gone
-    socket_.write_some(asio::buffer(kHttpAnswer), ignored);
-    socket_.shutdown(Socket::shutdown_send, ignored);
+    // Whoever can't be told has gone.
+    static_cast<void>(::send(socket_.get(), kHttpAnswer.data(), kHttpAnswer.size(), MSG_NOSIGNAL));
+    static_cast<void>(::shutdown(socket_.get(), SHUT_WR));
     close("an HTTP request at the store's port");
 }
 
@@ -323,25 +317,15 @@ void StoreConnection::count_unsent() {
 /// Writes as much as the socket takes; true when nothing is left.
 bool StoreConnection::write_some() {
     while (!unsent_.empty()) {
-        error_code error;
-        std::size_t count = 0;
-        if (const std::string_view only = unsent_.only_piece(); !only.empty()) {
-            count = socket_.write_some(asio::buffer(only), error);
-        } else {
-            std::vector<asio::const_buffer> buffers;
-            for (const std::string_view view : unsent_.front(kGatherMax)) {
-                buffers.emplace_back(view.data(), view.size());
-            }
-            count = socket_.write_some(buffers, error);
-        }
-        if (error == asio::error::would_block) {
+        const ssize_t count = send_front(socket_.get(), unsent_);
+        if (count < 0 && errno == EAGAIN) {
             return false;
         }
-        if (error) {
+        if (count < 0 && errno != EINTR) {
             close({});
             return false;
         }
-        unsent_.consume(count);
+        unsent_.consume(count < 0 ? 0 : static_cast<std::size_t>(count));
     }
     return true;
 }
@@ -351,18 +335,24 @@ void StoreConnection::wait_writable() {
         return;
     }
     is_writing_ = true;
+    unacknowledged_.reset();  // it may have become more
     if (!deadlines[static_cast<std::size_t>(StoreConnectionHost::Deadline::progress)].is_set) {
         host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
     }
-    socket_.async_wait(Socket::wait_write, [self = shared_from_this()](const error_code& error) {
-        self->is_writing_ = false;
-        if (!error && self->host_ != nullptr) {
-            self->on_writable();
-        }
-    });
+    want();
+}
+
+bool StoreConnection::has_moved() {
+    int bytes = 0;
+    if (unsent_.empty() || ::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) {
+        return false;
+    }
+    const std::optional<int> before = std::exchange(unacknowledged_, bytes);
+    return before && bytes < *before;
 }
 
 void StoreConnection::on_writable() {
+    is_writing_ = false;
     host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
     flush();
     if (host_ != nullptr) {
@@ -375,9 +365,11 @@ void StoreConnection::on_writable() {
     turn_requests_ = 0;
     turn_replies_ = 0;
     take({});  // requests that were kept while the client didn't read go first
-    if (host_ != nullptr) {
-        read_on();
-    }
+}
+
+Accepted StoreConnection::take_socket() {
+    host_->readiness().remove(socket_.get(), *this);
+    return {std::move(socket_), peer_};
 }
 
 void StoreConnection::finish() {
@@ -390,6 +382,7 @@ void StoreConnection::finish() {
         return;
     }
     flush();
+    want();
 }
 
 void StoreConnection::close(std::string_view reason) {
@@ -400,8 +393,10 @@ void StoreConnection::close(std::string_view reason) {
     StoreCounters& counters = host.counters();
     counters.partial_bytes -= partial_.size();
     counters.unsent_bytes -= unsent_counted_;
-    error_code ignored;  // closing frees the descriptor whatever it says
-    socket_.close(ignored);
+    if (socket_.valid()) {
+        host.readiness().remove(socket_.get(), *this);
+        socket_.reset();
+    }
     std::string{}.swap(partial_);
     unsent_.clear();
     host.closed(*this, reason);

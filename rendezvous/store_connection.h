@@ -5,15 +5,17 @@
 #include "proto/store_parser.h"
 #include "rendezvous/kv_state.h"
 #include "rendezvous/listen_socket.h"
+#include "rendezvous/readiness.h"
 #include "rendezvous/store_server.h"
+#include "rendezvous/unique_fd.h"
 
 #include <boost/asio/ip/tcp.hpp>
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +34,9 @@ public:
 
     virtual ~StoreConnectionHost() = default;
 
+    [[nodiscard]] virtual Readiness& readiness() = 0;
+
+    /// What is read goes through it, whoever reads.
     [[nodiscard]] virtual std::string& read_buffer() = 0;
     [[nodiscard]] virtual const StoreServerOptions& options() const = 0;
     [[nodiscard]] virtual StoreCounters& counters() = 0;
@@ -57,9 +62,8 @@ public:
     virtual void closed(StoreConnection& connection, std::string_view reason) = 0;
 };
 
-class StoreConnection : public std::enable_shared_from_this<StoreConnection> {
+class StoreConnection final : public Readiness::Watcher {
 public:
-    using Socket = boost::asio::ip::tcp::socket;
     using Clock = StoreConnectionHost::Clock;
 
     StoreConnection(Accepted accepted, ClientId id, StoreConnectionHost& host);
@@ -68,6 +72,8 @@ public:
     ~StoreConnection() = default;
 
     void start();
+
+    void on_ready(Ready ready) override;
 
     /// Queues the one byte that ends a wait; flush() sends it.
     void release();
@@ -79,7 +85,8 @@ public:
     /// Reads no more and closes once what is due has been written.
     void finish();
 
-    [[nodiscard]] Socket take_socket() { return std::move(socket_); }
+    /// Its socket, for somebody else; close() comes next.
+    [[nodiscard]] Accepted take_socket();
 
     [[nodiscard]] ClientId id() const { return id_; }
 
@@ -93,23 +100,27 @@ public:
         return text.substr(has_brackets ? 1 : 0, port - (has_brackets ? 2 : 0)) == address;
     }
 
+    /// The client has taken some of its replies since the last look: a slow one takes long to make
+    /// so much room in the kernel's buffer that we can write again.
+    [[nodiscard]] bool has_moved();
+
     [[nodiscard]] bool is_validated() const { return is_validated_; }
 
     struct DeadlineSlot {
         bool is_set = false;
         Clock::time_point at;
         StoreConnectionHost::Queue::iterator place;
+        int looks = 0;  ///< in a row that saw no progress
     };
 
     /// The host's, one per kind.
     DeadlineSlot deadlines[3];
 
 private:
-    void wait_readable();
-    void wait_writable();
-    void on_bytes(std::size_t count);
-    std::size_t fill_up(std::size_t count, bool& is_over);
+    void on_readable();
     void on_writable();
+    void want();
+    void wait_writable();
     void take(std::string_view bytes);
     std::size_t handle_requests(std::string_view bytes);
     bool handle_opening(std::string_view bytes);
@@ -120,28 +131,23 @@ private:
     bool handle_request(std::string_view request);
     bool write_some();
     void count_unsent();
-    void read_on();
     [[nodiscard]] bool is_full() const;
 
-    /// Enough for most requests. Asio then needs no call to the kernel to wait for the next one, as
-    /// it does when it waits without a buffer.
-    static constexpr std::size_t kFirstBytes = 320;
-
-    Socket socket_;
+    UniqueFd socket_;
+    Ready wanted_;  ///< what the socket is watched for
     ClientId id_;
     boost::asio::ip::tcp::endpoint peer_;
-    StoreConnectionHost* host_;            ///< null once closed
-    std::array<char, kFirstBytes> first_;  ///< what is read into while nothing is there
+    StoreConnectionHost* host_;  ///< null once closed
     StoreParser parser_;
     std::string partial_;  ///< the beginning of a request that isn't whole
     ReplyBuffer unsent_;
-    std::size_t turn_requests_ = 0;   ///< handled in this turn of the loop
-    std::size_t turn_replies_ = 0;    ///< bytes of replies made in it
-    std::size_t unsent_counted_ = 0;  ///< what of unsent_ the counters hold
+    std::size_t turn_requests_ = 0;      ///< handled in this turn of the loop
+    std::size_t turn_replies_ = 0;       ///< bytes of replies made in it
+    std::size_t unsent_counted_ = 0;     ///< what of unsent_ the counters hold
+    std::optional<int> unacknowledged_;  ///< bytes in the kernel's buffer at the last look
     bool is_validated_ = false;
-    bool is_reading_ = false;
-    bool is_writing_ = false;
-    bool is_paused_ = false;  ///< not read from until its turn comes, or it has taken its replies
+    bool is_writing_ = false;  ///< waits for room in the socket's buffer
+    bool is_paused_ = false;   ///< not read from until its turn comes, or it has taken its replies
     bool is_finishing_ = false;  ///< closes when its replies are written
 };
 

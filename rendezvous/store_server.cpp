@@ -3,6 +3,7 @@
 #include "rendezvous/block_pool.h"
 #include "rendezvous/heap_use.h"
 #include "rendezvous/listen_socket.h"
+#include "rendezvous/readiness.h"
 #include "rendezvous/store_connection.h"
 
 #include <boost/asio/post.hpp>
@@ -33,12 +34,14 @@ public:
         asio::io_context& io_context,
         StoreServerOptions options,
         Log& log,
-        std::vector<tcp::acceptor> acceptors
+        std::vector<tcp::acceptor> acceptors,
+        std::shared_ptr<Readiness> readiness
     )
         : io_context_(io_context),
           options_(std::move(options)),
           log_(log),
           acceptors_(std::move(acceptors)),
+          readiness_(std::move(readiness)),
           state_(options_.kv_limits),
           timer_(io_context),
           stop_timer_(io_context),
@@ -62,9 +65,7 @@ public:
         close_acceptors();
         done_ = {};
         close_connections();
-        timer_.cancel();
-        stop_timer_.cancel();
-        trim_timer_.cancel();
+        end_waits();
     }
 
     void begin_round(std::vector<std::string> addresses) {
@@ -105,6 +106,8 @@ public:
 
     // ---- what connections need
 
+    Readiness& readiness() override { return *readiness_; }
+
     std::string& read_buffer() override { return read_buffer_; }
 
     [[nodiscard]] const StoreServerOptions& options() const override { return options_; }
@@ -131,20 +134,25 @@ private:
     void close_connections();
     void arm_timer();
     void on_timer();
+    bool is_going_on(StoreConnection& connection);
     void arm_trim();
+    void keep_for_a_while(std::shared_ptr<StoreConnection> connection);
+    void end_waits();
     void finish_if_empty();
     [[nodiscard]] bool is_of_round(ClientId client) const;
-    [[nodiscard]] std::chrono::milliseconds length_of(Deadline deadline) const;
+    [[nodiscard]] Clock::duration length_of(Deadline deadline) const;
 
     asio::io_context& io_context_;
     StoreServerOptions options_;
     Log& log_;
     std::vector<tcp::acceptor> acceptors_;
+    std::shared_ptr<Readiness> readiness_;
     tcp::endpoint endpoint_;
     KvState state_;
     StoreCounters counters_;
     std::shared_ptr<BlockPool> connection_blocks_ = std::make_shared<BlockPool>();
     std::unordered_map<ClientId, std::shared_ptr<StoreConnection>> connections_;
+    std::vector<std::shared_ptr<StoreConnection>> gone_;  ///< in this turn of the loop
     std::uint64_t last_id_ = 0;
     std::array<Queue, 3> queues_;  ///< by kind of deadline, each in order of time
     asio::steady_timer timer_;
@@ -289,8 +297,22 @@ void StoreServer::Implementation::hand_over(
 ) {
     ++counters_.handed_over;
     std::string first{first_bytes};  // close() frees what they may be part of
-    tcp::socket socket = connection.take_socket();
+    Accepted taken = connection.take_socket();
     connection.close({});
+    tcp::socket socket{io_context_};
+    error_code error;
+    socket.assign(taken.peer.protocol(), taken.socket.get(), error);
+    if (error) {
+        log_.warning(
+            "store port={} peer={}: closed: {}",
+            endpoint_.port(),
+            text_of(taken.peer),
+            error.message()
+        );
+        return;
+    }
+    static_cast<void>(taken.socket.release());
+    socket.non_blocking(true, error);
     // From the loop, so that the handler may do what it likes with this server.
     asio::post(
         io_context_,
@@ -298,6 +320,18 @@ void StoreServer::Implementation::hand_over(
             handover(std::move(socket), std::move(first));
         }
     );
+}
+
+/// The caller may be a member function of the connection: it lives until that has returned.
+void StoreServer::Implementation::keep_for_a_while(std::shared_ptr<StoreConnection> connection) {
+    if (gone_.empty()) {
+        asio::post(io_context_, [weak = weak_from_this()] {
+            if (const auto self = weak.lock()) {
+                std::vector<std::shared_ptr<StoreConnection>>{}.swap(self->gone_);
+            }
+        });
+    }
+    gone_.push_back(std::move(connection));
 }
 
 void StoreServer::Implementation::closed(StoreConnection& connection, std::string_view reason) {
@@ -313,30 +347,38 @@ void StoreServer::Implementation::closed(StoreConnection& connection, std::strin
         arm_timer();
     }
     counters_.unvalidated -= connection.is_validated() ? 0 : 1;
-    // The caller may be a member function of the connection: it lives until that has returned.
     const auto found = connections_.find(connection.id());
-    asio::post(io_context_, [keep_alive = found->second] { static_cast<void>(keep_alive); });
+    keep_for_a_while(std::move(found->second));
     connections_.erase(found);
     counters_.connections = connections_.size();
     note_memory();
     finish_if_empty();
 }
 
+/// Nothing of ours keeps the loop from running out of work.
+void StoreServer::Implementation::end_waits() {
+    readiness_->close();
+    timer_.cancel();
+    stop_timer_.cancel();
+    trim_timer_.cancel();
+}
+
 void StoreServer::Implementation::finish_if_empty() {
     if (done_ && connections_.empty()) {
-        timer_.cancel();
-        stop_timer_.cancel();
-        trim_timer_.cancel();
+        end_waits();
         asio::post(io_context_, std::exchange(done_, {}));
     }
 }
 
 // ---- deadlines
 
-std::chrono::milliseconds StoreServer::Implementation::length_of(Deadline deadline) const {
+/// That of the next look at the client, where there are several.
+StoreConnectionHost::Clock::duration StoreServer::Implementation::length_of(Deadline deadline
+) const {
     switch (deadline) {
         case Deadline::handshake: return options_.deadlines.handshake;
-        case Deadline::progress: return options_.deadlines.progress;
+        case Deadline::progress:
+            return Clock::duration{options_.deadlines.progress} / limits::kProgressLooks;
         case Deadline::request: return options_.deadlines.request;
     }
     return options_.deadlines.request;
@@ -349,6 +391,7 @@ void StoreServer::Implementation::set_deadline(StoreConnection& connection, Dead
     slot.at = Clock::now() + length_of(deadline);
     slot.place = queues_[index].insert(queues_[index].end(), &connection);
     slot.is_set = true;
+    slot.looks = 0;
     if (!timer_at_ || slot.at < *timer_at_) {
         arm_timer();
     }
@@ -384,6 +427,20 @@ void StoreServer::Implementation::arm_timer() {
     });
 }
 
+/// A look at one that made no progress that we know of: it may take its replies slowly, or have
+/// time left.
+bool StoreServer::Implementation::is_going_on(StoreConnection& connection) {
+    StoreConnection::DeadlineSlot& slot =
+        connection.deadlines[static_cast<std::size_t>(Deadline::progress)];
+    const int looks = connection.has_moved() ? 0 : slot.looks + 1;
+    if (looks >= limits::kProgressLooks) {
+        return false;
+    }
+    set_deadline(connection, Deadline::progress);
+    slot.looks = looks;
+    return true;
+}
+
 void StoreServer::Implementation::on_timer() {
     const Clock::time_point now = Clock::now();
     constexpr std::array<std::string_view, 3> kReasons{
@@ -393,9 +450,13 @@ void StoreServer::Implementation::on_timer() {
     };
     for (std::size_t index = 0; index < queues_.size(); ++index) {
         while (!queues_[index].empty() && queues_[index].front()->deadlines[index].at <= now) {
+            StoreConnection& late = *queues_[index].front();
+            if (index == static_cast<std::size_t>(Deadline::progress) && is_going_on(late)) {
+                continue;
+            }
             const bool is_handshake = index == static_cast<std::size_t>(Deadline::handshake);
             ++(is_handshake ? counters_.closed_handshake : counters_.closed_stalled);
-            queues_[index].front()->close(kReasons[index]);
+            late.close(kReasons[index]);
         }
     }
     state_.expire(now);
@@ -466,8 +527,12 @@ Result<std::unique_ptr<StoreServer>> StoreServer::listen(
     if (!acceptors) {
         return fail(acceptors.error());
     }
+    auto readiness = Readiness::open(io_context);
+    if (!readiness) {
+        return fail(readiness.error());
+    }
     auto implementation = std::make_shared<Implementation>(
-        io_context, std::move(options), log, std::move(*acceptors)
+        io_context, std::move(options), log, std::move(*acceptors), std::move(*readiness)
     );
     implementation->remember_endpoint();
     implementation->start();

@@ -170,13 +170,29 @@ TEST_CASE("an IPv6 address alone is listened on at the usual port's place") {
     CHECK(taken.err.find("[::2]:29400") != std::string::npos);
 }
 
-TEST_CASE("a deadline of zero is a usage error of one line") {
-    const CommandResult result =
-        run_command({.argv = {program("ddprund"), "--progress_timeout=0"}, .deadline = 20s});
+TEST_CASE("a deadline that is none and an empty address are usage errors of one line") {
+    struct Row {
+        std::string option;
+        std::string value;
+    };
 
-    CHECK(result.exit_code == 2);
-    CHECK(result.err.find("--progress_timeout") != std::string::npos);
-    CHECK(result.err.find('\n') == result.err.size() - 1);
+    const std::vector<Row> rows{
+        {"--progress_timeout", "0"},
+        {"--progress_timeout", "nan"},
+        {"--handshake_timeout", "inf"},
+        {"--listen", ""},
+    };
+    for (const auto& row : rows) {
+        CAPTURE(row.option);
+        CAPTURE(row.value);
+        const CommandResult result = run_command(
+            {.argv = {program("ddprund"), "--store_only", row.option, row.value}, .deadline = 20s}
+        );
+
+        CHECK(result.exit_code == 2);
+        CHECK(result.err.find(row.option) != std::string::npos);
+        CHECK(result.err.find('\n') == result.err.size() - 1);
+    }
 }
 
 TEST_SUITE_END();

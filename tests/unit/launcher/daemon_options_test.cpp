@@ -50,6 +50,15 @@ TEST_CASE("--listen takes names, addresses of both families, a port or none") {
     CHECK(complaint_of({"--listen=node:70000"}).find("'70000' is no port") != std::string::npos);
 }
 
+TEST_CASE("an empty --listen is refused in one line: it would serve every interface unasked") {
+    for (const auto& arguments :
+         std::vector<std::vector<std::string>>{{"--listen", ""}, {"--listen="}}) {
+        const std::string text = complaint_of(arguments);
+        CHECK(text.find("--listen") != std::string::npos);
+        CHECK(text.find('\n') == std::string::npos);
+    }
+}
+
 TEST_CASE("deadlines are those of the limits, or what is given in seconds and parts of them") {
     const auto usual = parse_daemon_command({});
     CHECK(usual->deadlines.handshake == limits::kHandshakeTimeout);
@@ -71,7 +80,8 @@ TEST_CASE("deadlines are those of the limits, or what is given in seconds and pa
 }
 
 TEST_CASE("a deadline that is none is refused in one line that names the option") {
-    for (const char* value : {"0", "-1", "soon", "1e9", ""}) {
+    for (const char* value :
+         {"0", "-1", "soon", "1e9", "", "nan", "-nan", "inf", "-inf", "infinity", "1e999"}) {
         CAPTURE(value);
         const std::string text = complaint_of({std::string("--handshake_timeout=") + value});
         CHECK(text.find("--handshake_timeout") != std::string::npos);

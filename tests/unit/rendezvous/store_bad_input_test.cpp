@@ -277,6 +277,45 @@ TEST_CASE("a client that never reads is bounded and closed after the progress de
     CHECK(fixture.counters().partial_bytes == 0);
 }
 
+TEST_CASE("a client that reads a long reply slowly is served though it takes many deadlines") {
+    constexpr std::size_t kPieceBytes = 2'048;
+    constexpr milliseconds kPause{20};
+    const milliseconds deadline{400};
+    StoreFixture fixture{with_progress(deadline)};
+    RawClient client{fixture, 4'096};
+    client.greet();
+    const std::size_t due = 8 + limits::kValueBytesMax;
+    client.send(bytes_of(SetRequest{"/k", test::filled(limits::kValueBytesMax, 'v')}));
+    client.send(bytes_of(GetRequest{"/k"}));
+    REQUIRE(fixture.run_until([&] { return fixture.counters().unsent_bytes > 0; }));
+
+    std::size_t taken = 0;
+    const auto end = std::chrono::steady_clock::now() + 3 * deadline;
+    while (std::chrono::steady_clock::now() < end) {
+        taken += client.receive(kPieceBytes).size();
+        const auto next = std::chrono::steady_clock::now() + kPause;
+        fixture.run_until([&] { return std::chrono::steady_clock::now() >= next; });
+    }
+
+    CHECK(fixture.counters().closed_stalled == 0);
+    CHECK(client.receive(due - taken).size() == due - taken);
+    CHECK(is_served(client));
+}
+
+TEST_CASE("a client that stops in the middle of a reply is closed after the progress deadline") {
+    StoreFixture fixture{with_progress(milliseconds{100})};
+    RawClient client{fixture, 4'096};
+    client.greet();
+    client.send(bytes_of(SetRequest{"/k", test::filled(limits::kValueBytesMax, 'v')}));
+    client.send(bytes_of(GetRequest{"/k"}));
+    CHECK(client.receive(limits::kMiB).size() == limits::kMiB);
+
+    CHECK(fixture.run_until([&] { return fixture.counters().closed_stalled == 1; }));
+
+    CHECK(fixture.counters().unsent_bytes == 0);
+    CHECK(fixture.log.has("no progress"));
+}
+
 TEST_CASE("one client's flood is handled in turns of a bounded number of bytes") {
     StoreFixture fixture;
     RawClient flooding{fixture};
