@@ -41,8 +41,10 @@ inline constexpr std::size_t kRequestsPerTurnMax =
     4'096;  ///< of one client: more are answered after the others
 inline constexpr std::size_t kReplyBytesPerTurnMax =
     1 * kMiB;  ///< after which one client's further requests wait for their next turn
-inline constexpr int kReadsPerTurnMax = 4;  ///< of one client, for the same reason
 inline constexpr std::chrono::seconds kHandshakeTimeout{10};
+/// Lines of the log for connections that were closed, in so much time; the log level debug has all.
+inline constexpr std::size_t kClosedLinesMax = 20;
+inline constexpr std::chrono::milliseconds kClosedLinesTime{1'000};
 inline constexpr std::chrono::seconds kProgressTimeout{60};  ///< partial request, unread reply
 inline constexpr int kProgressLooks =
     4;  ///< within kProgressTimeout, at whether the kernel still passes on what a client reads

@@ -2,6 +2,7 @@
 
 #include "rendezvous/block_pool.h"
 #include "rendezvous/heap_use.h"
+#include "rendezvous/line_limit.h"
 #include "rendezvous/listen_socket.h"
 #include "rendezvous/readiness.h"
 #include "rendezvous/store_connection.h"
@@ -131,6 +132,7 @@ private:
     void turn_away(tcp::acceptor& acceptor);
     void admit(Accepted accepted);
     void close_acceptors();
+    void log_closed(const StoreConnection& connection, std::string_view reason);
     void close_connections();
     void arm_timer();
     void on_timer();
@@ -162,6 +164,7 @@ private:
     asio::steady_timer trim_timer_;
     bool is_trim_armed_ = false;
     std::string read_buffer_;
+    LineLimit closed_lines_{limits::kClosedLinesMax, limits::kClosedLinesTime};
     int reserve_;  ///< given up for a moment to turn a connection away when no other is left
     std::function<void()> done_;
     std::optional<std::vector<std::string>> round_addresses_;  ///< who may use the store
@@ -336,7 +339,7 @@ void StoreServer::Implementation::keep_for_a_while(std::shared_ptr<StoreConnecti
 
 void StoreServer::Implementation::closed(StoreConnection& connection, std::string_view reason) {
     if (!reason.empty()) {
-        log_.info("store port={} peer={}: closed: {}", endpoint_.port(), connection.peer(), reason);
+        log_closed(connection, reason);
     }
     for (const Deadline deadline : {Deadline::handshake, Deadline::progress, Deadline::request}) {
         clear_deadline(connection, deadline);
@@ -361,6 +364,23 @@ void StoreServer::Implementation::end_waits() {
     timer_.cancel();
     stop_timer_.cancel();
     trim_timer_.cancel();
+}
+
+void StoreServer::Implementation::log_closed(
+    const StoreConnection& connection, std::string_view reason
+) {
+    const std::optional<std::size_t> left_out =
+        log_.enabled(LogLevel::debug) ? 0 : closed_lines_.let_through(Clock::now());
+    if (!left_out) {
+        return;
+    }
+    log_.info(
+        "store port={} peer={}: closed: {}{}",
+        endpoint_.port(),
+        connection.peer(),
+        reason,
+        *left_out > 0 ? fmt::format("; before it {} more, without a line each", *left_out) : ""
+    );
 }
 
 void StoreServer::Implementation::finish_if_empty() {
@@ -468,8 +488,8 @@ void StoreServer::Implementation::on_timer() {
 
 void StoreServer::Implementation::note_memory() {
     constexpr std::size_t kKeyBytes = 100;  // besides the key and its value
-    constexpr std::size_t kConnectionBytes = 1'200;
-    constexpr std::size_t kConnectionPieces = 8;
+    constexpr std::size_t kConnectionBytes = 500;
+    constexpr std::size_t kConnectionPieces = 4;
     const KvCounters& state = state_.counters();
     const std::size_t small = state.keys + state.queues + state.registrations;
     heap_use_.holds(

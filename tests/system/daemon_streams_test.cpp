@@ -80,7 +80,7 @@ void check_end(Command& daemon) {
 TEST_SUITE_BEGIN("system/daemon_streams");
 
 TEST_CASE("a log that nobody reads stalls no client and no end") {
-    Command daemon({.argv = shell(""), .deadline = 60s});
+    Command daemon({.argv = shell("--log_level debug"), .deadline = 60s});
     const std::uint16_t port = port_of(daemon);
     // From here on nobody reads until its end.
     offend(port, 8'000);  // far beyond what a pipe and the queue hold
@@ -89,6 +89,22 @@ TEST_CASE("a log that nobody reads stalls no client and no end") {
     daemon.send_signal(SIGTERM);
     CHECK(daemon.left_behind(10s) == "");
     CHECK(daemon.finish().exit_code == 0);
+}
+
+TEST_CASE("a flood of offenders costs few lines of the log, and they are counted") {
+    Command daemon({.argv = shell(""), .deadline = 60s});
+    const std::uint16_t port = port_of(daemon);
+
+    offend(port, 2'000);
+    daemon.send_signal(SIGUSR1);
+    REQUIRE(daemon.wait_for_line("counters {"));
+    daemon.send_signal(SIGTERM);
+    const CommandResult result = daemon.finish();
+
+    // As many a second as are allowed; the offences take less than a few.
+    CHECK(count_of(result.err, "closed: ") >= 20);
+    CHECK(count_of(result.err, "closed: ") < 1'000);
+    CHECK(result.err.find("\"closed_handshake\":2000") != std::string::npos);
 }
 
 TEST_CASE("a log whose reader has gone ends no store") {

@@ -1,8 +1,7 @@
 #include "trainer/options.h"
 
-#include "trainer/data.h"
-
 #include "tests/unit/trainer/temp_folder.h"
+#include "trainer/data.h"
 #include "trainer/recipes.h"
 
 #include <doctest/doctest.h>
@@ -380,6 +379,7 @@ TEST_CASE("what --print_config shows is read by --config, and means the same") {
     const std::string path = (folder / "a.conf").string();
     const std::vector<std::string> arguments{
         "--recipe=torchvision-v2",
+        "--data=fashion-mnist",
         "--amp=bf16",
         "--profile=3",
         "--no_broadcast_buffers",
