@@ -150,13 +150,28 @@ bool LinkDialer::is_superseded(const std::vector<std::string>& addresses) {
     return true;
 }
 
-void LinkDialer::connect(Endpoints endpoints) {
+void LinkDialer::connect(Endpoints endpoints, Look look) {
     const auto kept = std::make_shared<Endpoints>(std::move(endpoints));
+    const auto was_refused = std::make_shared<bool>(false);
     asio::async_connect(
         socket_,
         *kept,
-        [](const error_code& /*error*/, const tcp::endpoint& /*next*/) { return true; },
-        guarded([this, kept](const error_code& error, const tcp::endpoint& /*endpoint*/) {
+        [was_refused](const error_code& error, const tcp::endpoint& /*next*/) {
+            *was_refused = *was_refused || error == asio::error::connection_refused;
+            return true;
+        },
+        guarded([this, kept, was_refused, look](
+                    const error_code& error, const tcp::endpoint& /*endpoint*/
+                ) {
+            // The host may have come up between the attempts at its first and its second address.
+            // Now that it is there the first one counts, as it does for whoever asks later: by our
+            // address this node is known.
+            if (!error && *was_refused && look == Look::first) {
+                error_code ignored;
+                socket_.close(ignored);
+                connect(*kept, Look::second);
+                return;
+            }
             on_connect(error);
         })
     );

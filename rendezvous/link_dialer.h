@@ -72,7 +72,9 @@ private:
     using Endpoints = std::vector<boost::asio::ip::tcp::endpoint>;
 
     void attempt();
-    void connect(Endpoints endpoints);
+    enum class Look { first, second };
+
+    void connect(Endpoints endpoints, Look look = Look::first);
     void on_connect(const boost::system::error_code& error);
     void give_up();
     void tell_later(std::chrono::milliseconds delay);

