@@ -64,10 +64,6 @@ std::future<Result<NcclIdAgreement>> in_thread(StoreThread& server, const NcclId
 /// Of a rank that a test plays itself.
 const std::string kName(16, 'n');
 
-std::string answer_key() {
-    return "test/answer/" + kName;
-}
-
 TEST_SUITE_BEGIN("trainer/nccl_id");
 
 TEST_CASE("every rank gets the bytes that rank 0 gave") {
@@ -99,7 +95,7 @@ TEST_CASE("a rank that holds other bytes is found and named on every rank") {
     const auto impostor = server.connect();
     auto first = in_thread(server, offer_of(0, 2));
     REQUIRE(impostor->queue_push("test/mail", join_text(1, 2, kName)));
-    const auto greeting = parse_greeting(*impostor->get(answer_key()));
+    const auto greeting = parse_greeting(*impostor->get("test/answer/" + kName));
     REQUIRE(greeting);
     REQUIRE(impostor->set("test/held/" + kName, std::string(kNcclIdBytes, 'x')));
     REQUIRE(impostor->queue_push("test/mail", held_text(1, greeting->token, kName)));
@@ -208,28 +204,39 @@ TEST_CASE("the second of two processes that say they are one rank is told so") {
     StoreThread server;
     const auto impostor = server.connect();
     auto first = in_thread(server, offer_of(0, 3));
-    REQUIRE(impostor->queue_push("test/mail", join_text(1, 3, kName)));
-    const auto greeting = parse_greeting(*impostor->get(answer_key()));
-    REQUIRE(greeting);
-    REQUIRE(impostor->set("test/held/" + kName, greeting->id));
-    REQUIRE(impostor->queue_push("test/mail", held_text(1, greeting->token, kName)));
-    while (impostor->queue_len("test/mail") != 0) {
-        std::this_thread::yield();
-    }
-    auto second = in_thread(server, offer_of(1, 3));
-    // Its two letters have been read when there is a key of what it holds and no letter.
-    while (impostor->list_keys()->size() < 5 || impostor->queue_len("test/mail") != 0) {
-        std::this_thread::yield();
+    const std::string later(16, 'm');
+    for (const std::string& name : {kName, later}) {
+        REQUIRE(impostor->queue_push("test/mail", join_text(1, 3, name)));
+        const auto greeting = parse_greeting(*impostor->get("test/answer/" + name));
+        REQUIRE(greeting);
+        REQUIRE(impostor->set("test/held/" + name, greeting->id));
+        REQUIRE(impostor->queue_push("test/mail", held_text(1, greeting->token, name)));
     }
 
+    // Its letters come after those two.
     REQUIRE(agree_on_id(*server.connect(), offer_of(2, 3)));
+
     REQUIRE(first.get());
+    CHECK(impostor->get("test/verdict/" + kName) == "+");
+    CHECK(impostor->get("test/verdict/" + later)->find("!another process is rank 1") == 0);
+}
+
+TEST_CASE("a rank whose part another process takes fails for that reason") {
+    StoreThread server;
+    const auto first = server.connect();
+    auto second = in_thread(server, offer_of(1, 2));
+    const auto joined = first->queue_pop("test/mail");
+    REQUIRE(joined);
+    const std::string name = joined->substr(joined->rfind(' ') + 1);
+    REQUIRE(first->set("test/answer/" + name, std::string(16 + kNcclIdBytes, 't')));
+    REQUIRE(first->queue_pop("test/mail") == held_text(1, std::string(16, 't'), name));
+    REQUIRE(first->set("test/verdict/" + name, "!taken"));
+
     const auto told = second.get();
 
     REQUIRE_FALSE(told);
     CHECK(told.error().code == Errc::refused);
-    CHECK(told.error().context.find("another process is rank 1") != std::string::npos);
-    CHECK(impostor->get("test/verdict/" + kName) == "+");
+    CHECK(told.error().context.find("taken") != std::string::npos);
 }
 
 TEST_CASE("missing ranks are named to all who came and nobody else is") {
