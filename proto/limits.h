@@ -41,7 +41,6 @@ inline constexpr std::size_t kRequestsPerTurnMax =
     4'096;  ///< of one client: more are answered after the others
 inline constexpr std::size_t kReplyBytesPerTurnMax =
     1 * kMiB;  ///< after which one client's further requests wait for their next turn
-inline constexpr int kReadsPerTurnMax = 4;  ///< of one client, for the same reason
 inline constexpr std::chrono::seconds kHandshakeTimeout{10};
 inline constexpr std::chrono::seconds kProgressTimeout{60};  ///< partial request, unread reply
 inline constexpr int kProgressLooks =

@@ -468,8 +468,8 @@ void StoreServer::Implementation::on_timer() {
 
 void StoreServer::Implementation::note_memory() {
     constexpr std::size_t kKeyBytes = 100;  // besides the key and its value
-    constexpr std::size_t kConnectionBytes = 1'200;
-    constexpr std::size_t kConnectionPieces = 8;
+    constexpr std::size_t kConnectionBytes = 500;
+    constexpr std::size_t kConnectionPieces = 4;
     const KvCounters& state = state_.counters();
     const std::size_t small = state.keys + state.queues + state.registrations;
     heap_use_.holds(
