@@ -1,6 +1,6 @@
 // Blocks of one size, many together in slabs of pages of their own, so that the memory of a crowd
 // of connections goes back as a whole when the crowd has gone: one by one they would lie between
-// small things that live longer (Asio keeps some for the next connection), and no page would ever
+// small things that live longer, and no page would ever
 // be free. Not thread-safe. PoolAllocator shares the pool, which lives as long as anything in it.
 #pragma once
 

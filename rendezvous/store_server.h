@@ -4,11 +4,10 @@
 // short answer, everything else is closed. A connection that sends garbage, stalls in the middle of
 // a request, doesn't read or floods is closed alone, with a logged reason.
 //
-// Everything happens on the io_context's one thread. An idle connection owns a few hundred bytes to
-// read into; larger input goes through one buffer of the server and is kept only while a request
-// is partial. Deadlines of a kind are all equally long, so each kind is a
-// queue in order of time and one timer serves them all. Destroying the server closes everything at
-// once; stop() first writes what is due.
+// Everything happens on the io_context's one thread. Sockets are watched by a Readiness. Input goes
+// through one buffer of the server and is kept only while a request is partial. Deadlines of a kind
+// are all equally long, so each kind is a queue in order of time and one timer serves them all.
+// Destroying the server closes everything at once; stop() first writes what is due.
 #pragma once
 
 #include "proto/limits.h"
