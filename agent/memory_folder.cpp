@@ -29,7 +29,7 @@ MemoryFolder::~MemoryFolder() {
 
 void MemoryFolder::remove_left_behind() const {
     remove_agent_folders(base_, kMemoryFolderPrefix, is_gone, [this](const std::string& path) {
-        log_.info("removed {}, left by an agent that was killed", path);
+        log_.debug("removed {}, left by an agent that was killed", path);
     });
 }
 
