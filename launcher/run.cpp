@@ -19,14 +19,12 @@
 #include "launcher/worker_count.h"
 #include "proto/exit_codes.h"
 #include "proto/worker_env.h"
-#include "rendezvous/endpoint.h"
 #include "rendezvous/host.h"
 #include "rendezvous/store_server.h"
 
 #include <boost/asio/io_context.hpp>
 #include <fmt/format.h>
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -266,21 +266,7 @@ Result<void> StoreClient::barrier(std::string_view key, std::int64_t world_size,
 }
 
 Result<void> StoreClient::ping() {
-    constexpr std::uint32_t kNonce = 2;
-    return implementation_->ask<void>(
-        {.verb = "ping"},
-        PingRequest{kNonce},
-        [](ClientSocket& socket, Deadline deadline) -> Result<void> {
-            const auto answer = socket.read_u32(deadline);
-            if (!answer) {
-                return fail(answer.error());
-            }
-            if (*answer != kNonce) {
-                return fail(Errc::malformed, "wrong answer to PING");
-            }
-            return {};
-        }
-    );
+    return implementation_->ping();
 }
 
 }  // namespace ddprun

@@ -109,23 +109,27 @@ Result<std::int64_t> ClientTalk::ask_number(
 }
 
 Result<void> ClientTalk::tell(const ClientAttempt& attempt, const StoreRequest& request) {
-    constexpr std::uint32_t kNonce = 1;
     auto bytes = encoded(attempt, request);
     if (!bytes) {
         return fail(bytes.error());
     }
-    encode_request(PingRequest{kNonce}, *bytes);
-    const auto read = [](ClientSocket& socket, Deadline deadline) -> Result<void> {
-        const auto answer = socket.read_u32(deadline);
-        if (!answer) {
-            return fail(answer.error());
-        }
-        if (*answer != kNonce) {
-            return fail(Errc::malformed, "wrong answer to PING");
-        }
-        return {};
-    };
-    return converse<void>(attempt, *bytes, after(options().timeout), read);
+    encode_request(PingRequest{kPingNonce}, *bytes);
+    return converse<void>(attempt, *bytes, after(options().timeout), read_pong);
+}
+
+Result<void> ClientTalk::ping() {
+    return ask<void>({.verb = "ping"}, PingRequest{kPingNonce}, read_pong);
+}
+
+Result<void> ClientTalk::read_pong(ClientSocket& socket, Deadline deadline) {
+    const auto answer = socket.read_u32(deadline);
+    if (!answer) {
+        return fail(answer.error());
+    }
+    if (*answer != kPingNonce) {
+        return fail(Errc::malformed, "wrong answer to PING");
+    }
+    return {};
 }
 
 Result<ClientTalk::Ending> ClientTalk::read_ending(ClientSocket& socket, const WaitTimes& times) {

@@ -79,6 +79,8 @@ public:
     /// A request without a reply: PING behind it tells when it has been applied.
     Result<void> tell(const ClientAttempt& attempt, const StoreRequest& request);
 
+    Result<void> ping();
+
     /// WAIT or BARRIER: `keys` are for the error's text. Cancels at the time-out.
     Result<void> wait_for(
         const ClientAttempt& attempt,
@@ -88,6 +90,10 @@ public:
     );
 
 private:
+    static constexpr std::uint32_t kPingNonce = 1;
+
+    static Result<void> read_pong(ClientSocket& socket, Deadline deadline);
+
     template <class T>
     Result<T> converse(
         const ClientAttempt& attempt, std::string_view bytes, Deadline deadline, const Read<T>& read

@@ -33,7 +33,7 @@ Actions Membership::decline(const Join& join, Stamp now) {
     actions_.clear();
     const std::string text =
         join.requested_rank
-            ? fmt::format("node_rank {} is taken by {}", *join.requested_rank, join.info.host)
+            ? describe_taken(*join.requested_rank, join.info.host)
             : fmt::format(
                   "another agent of a host {} has the same process number and lives; give each a "
                   "host name or a --node_rank of its own",

@@ -156,8 +156,7 @@ std::optional<Refused> Membership::refusal_of(const MembershipEvent& event, cons
         }
         if (living.requested_rank == join.requested_rank && node != event.node) {
             return Refused{
-                RefusalReason::rank_taken,
-                fmt::format("node_rank {} is taken by {}", *join.requested_rank, living.info.host)};
+                RefusalReason::rank_taken, describe_taken(*join.requested_rank, living.info.host)};
         }
     }
     if (state_.nodes.size() >= static_cast<std::size_t>(limits::kNodesMax)) {

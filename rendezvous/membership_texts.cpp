@@ -23,6 +23,10 @@ std::string describe_nnodes(const JobSpec& spec) {
     return fmt::format("{}:{}", spec.min_nodes, spec.max_nodes);
 }
 
+std::string describe_taken(GroupRank rank, const std::string& host) {
+    return fmt::format("node_rank {} is taken by {}", rank, host);
+}
+
 std::string describe_names(const Waiting& waiting) {
     std::string names = fmt::format("{}", fmt::join(waiting.joined, ", "));
     const auto left_out =

@@ -20,6 +20,9 @@ namespace ddprun {
 /// "2", or "1:4" where the limits differ.
 [[nodiscard]] std::string describe_nnodes(const JobSpec& spec);
 
+/// "node_rank 1 is taken by node2".
+[[nodiscard]] std::string describe_taken(GroupRank rank, const std::string& host);
+
 /// Up to kWaitingNamesMax names: "node1, node2 and 3 more".
 [[nodiscard]] std::string describe_names(const Waiting& waiting);
 

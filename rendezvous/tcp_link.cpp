@@ -299,8 +299,8 @@ void Connection::on_welcome(const Welcome& welcome) {
     silent_.close(ignored);
     const bool first = !heartbeat_interval_.has_value();
     heartbeat_interval_ = std::max(welcome.heartbeat_interval, limits::kHeartbeatIntervalMin);
-    const auto patience = *heartbeat_interval_ * kUnacknowledgedHeartbeats;
-    const auto milliseconds = static_cast<unsigned int>(patience.count());
+    const auto unacknowledged = *heartbeat_interval_ * kUnacknowledgedHeartbeats;
+    const auto milliseconds = static_cast<unsigned int>(unacknowledged.count());
     static_cast<void>(::setsockopt(
         socket_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds
     ));

@@ -168,7 +168,25 @@ def attacks():
     }
 
 
-def healthy_client(port, stop, slowest, index):
+class Calls:
+    """How many calls each healthy client has made, to wait for some more of each."""
+
+    def __init__(self, clients):
+        self.made = [0] * clients
+        self.changed = threading.Condition()
+
+    def count(self, index):
+        with self.changed:
+            self.made[index] += 1
+            self.changed.notify_all()
+
+    def wait_for_more(self, number):
+        with self.changed:
+            goal = [made + number for made in self.made]
+            self.changed.wait_for(lambda: all(m >= g for m, g in zip(self.made, goal)), LIMIT_S)
+
+
+def healthy_client(port, stop, slowest, calls, index):
     with socket.create_connection(("127.0.0.1", port)) as client:
         client.sendall(HELLO)
         while not stop.is_set():
@@ -178,7 +196,8 @@ def healthy_client(port, stop, slowest, index):
                 slowest[index] = float("inf")
                 return
             slowest[index] = max(slowest[index], time.monotonic() - begin)
-            time.sleep(0.01)
+            calls.count(index)
+            stop.wait(0.01)
 
 
 def healthy_beside_bad():
@@ -188,8 +207,8 @@ def healthy_beside_bad():
             setting.sendall(HELLO + b"\x01" + text64(b"/big") + text64(b"v" * (8 << 20)) + PING)
             setting.recv(4)
         for name, (data, count) in attacks().items():
-            stop, slowest = threading.Event(), [0.0] * 4
-            clients = [threading.Thread(target=healthy_client, args=(server.port, stop, slowest, i))
+            stop, slowest, calls = threading.Event(), [0.0] * 4, Calls(4)
+            clients = [threading.Thread(target=healthy_client, args=(server.port, stop, slowest, calls, i))
                        for i in range(4)]
             for client in clients:
                 client.start()
@@ -201,10 +220,10 @@ def healthy_beside_bad():
                     bad[-1].send(data)
                 except OSError:
                     pass  # closed already
-            time.sleep(0.4)
+            calls.wait_for_more(40)
             for each in bad:
                 each.close()
-            time.sleep(0.1)
+            calls.wait_for_more(10)
             stop.set()
             for client in clients:
                 client.join()

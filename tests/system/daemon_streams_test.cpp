@@ -1,17 +1,16 @@
 // ddprund whose log nobody reads, or whose standard descriptors are closed: its clients notice
 // nothing.
 #include "tests/support/command.h"
+#include "tests/support/loopback.h"
 #include "tests/support/system.h"
 
 #include <doctest/doctest.h>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <string>
@@ -24,14 +23,8 @@ using namespace std::chrono_literals;
 
 /// Sends `bytes` on a connection of its own and reads until the end; "nothing" after 20 s without.
 std::string answer_to(std::uint16_t port, std::string_view bytes) {
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const timeval patience{20, 0};
-    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    REQUIRE(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+    const int fd = connect_to_loopback(port, 20s);
+    REQUIRE(fd >= 0);
     REQUIRE(
         ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size())
     );

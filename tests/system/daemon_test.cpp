@@ -1,14 +1,12 @@
 // ddprund alone: its deadlines, its counters, what it listens on.
 #include "tests/support/command.h"
+#include "tests/support/loopback.h"
 #include "tests/support/system.h"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -35,15 +33,7 @@ std::string text_field(const std::string& text) {
 
 class Client {
 public:
-    explicit Client(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-        const timeval patience{20, 0};
-        ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_port = htons(port);
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        REQUIRE(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
-    }
+    explicit Client(std::uint16_t port) : fd_(connect_to_loopback(port, 20s)) { REQUIRE(fd_ >= 0); }
 
     Client(const Client&) = delete;
     Client& operator=(const Client&) = delete;

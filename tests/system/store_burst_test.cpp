@@ -1,13 +1,12 @@
 // ddprund as a store for crowds: whatever descriptor limit it was started with.
 #include "tests/support/command.h"
+#include "tests/support/loopback.h"
 #include "tests/support/system.h"
 
 #include <doctest/doctest.h>
 
-#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -35,16 +34,8 @@ constexpr std::string_view kGreeting{"\x00\xce\xf7\x85\x3c\x0d\x07\x00\x00\x00",
 
 class Client {
 public:
-    explicit Client(std::uint16_t port) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-        const timeval patience{30, 0};
-        ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-        sockaddr_in address{};
-        address.sin_family = AF_INET;
-        address.sin_port = htons(port);
-        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        // One that fails is never answered.
-        static_cast<void>(::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof address));
-    }
+    /// One that can't be connected is never answered.
+    explicit Client(std::uint16_t port) : fd_(connect_to_loopback(port, 30s)) {}
 
     Client(Client&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
 

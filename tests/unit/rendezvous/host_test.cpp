@@ -52,6 +52,18 @@ struct Fixture {
         return socket;
     }
 
+    /// A node of two that joins, says `more`, and then nothing.
+    tcp::socket joined(const std::string& node, const std::vector<AgentMessage>& more) {
+        tcp::socket socket = raw_connection();
+        std::string bytes = agent_opening();
+        encode(AgentMessage{join_of(node, 2)}, bytes);
+        for (const AgentMessage& message : more) {
+            encode(message, bytes);
+        }
+        asio::write(socket, asio::buffer(bytes));
+        return socket;
+    }
+
     bool run_until_true(const std::function<bool()>& condition) { return run_until(io, condition); }
 
     asio::io_context io{1};
@@ -300,10 +312,7 @@ TEST_CASE("a report before the join is refused") {
 TEST_CASE("a silent node is lost after the missed heartbeats") {
     Fixture f;
     LinkAgent first(f.host->local_link(), join_of("node1", 2));
-    tcp::socket socket = f.raw_connection();
-    std::string bytes = agent_opening();
-    encode(AgentMessage{join_of("node2", 2)}, bytes);
-    asio::write(socket, asio::buffer(bytes));
+    const tcp::socket socket = f.joined("node2", {});
     REQUIRE(f.run_until_true([&] { return first.runs(0); }));
 
     REQUIRE(f.run_until_true([&] { return first.last<StopRound>().has_value(); }));
@@ -313,14 +322,9 @@ TEST_CASE("a silent node is lost after the missed heartbeats") {
 
 TEST_CASE("a heartbeat is answered") {
     Fixture f;
-    tcp::socket socket = f.raw_connection();
-    std::string bytes = agent_opening();
-    encode(AgentMessage{join_of("node1", 2)}, bytes);
-    encode(AgentMessage{Heartbeat{}}, bytes);
-
+    tcp::socket socket = f.joined("node1", {Heartbeat{}});
     std::string answer;
     encode(ServerMessage{Ack{}}, answer);
-    asio::write(socket, asio::buffer(bytes));
 
     std::string received;
     asio::async_read_until(
@@ -373,10 +377,7 @@ TEST_CASE("a second agent for the place of the agent in this process is refused 
 TEST_CASE("a machine that comes back while its old connection is silent gets its place") {
     Fixture f;
     LinkAgent first(f.host->local_link(), join_of("node1", 2));
-    tcp::socket socket = f.raw_connection();
-    std::string bytes = agent_opening();
-    encode(AgentMessage{join_of("node2", 2)}, bytes);
-    asio::write(socket, asio::buffer(bytes));
+    const tcp::socket socket = f.joined("node2", {});
     REQUIRE(f.run_until_true([&] { return first.runs(0); }));
     Join join = join_of("node2", 2);
     join.incarnation = Incarnation{99};

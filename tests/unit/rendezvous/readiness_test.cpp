@@ -67,6 +67,15 @@ struct Loop {
         return readiness->add(pair.ours.get(), pair, wanted);
     }
 
+    /// All have a byte to read; who is told of it does `then`.
+    void make_ready(std::vector<Pair>& pairs, const std::function<void()>& then) const {
+        for (Pair& pair : pairs) {
+            REQUIRE(add(pair));
+            pair.send();
+            pair.then = then;
+        }
+    }
+
     void remove(Pair& pair) const { readiness->remove(pair.ours.get(), pair); }
 
     /// What is ready now, once.
@@ -133,16 +142,12 @@ TEST_CASE("who is removed hears no more, though an event that names it was under
     Loop loop;
     std::vector<Pair> pairs(10);
     int told = 0;
-    for (Pair& pair : pairs) {
-        REQUIRE(loop.add(pair));
-        pair.send();
-        pair.then = [&] {
-            ++told;
-            for (Pair& other : pairs) {  // whoever is first removes all, itself too
-                loop.remove(other);
-            }
-        };
-    }
+    loop.make_ready(pairs, [&] {
+        ++told;
+        for (Pair& other : pairs) {  // whoever is first removes all, itself too
+            loop.remove(other);
+        }
+    });
 
     loop.turn();
     loop.turn();
@@ -179,17 +184,13 @@ TEST_CASE("it may be destroyed by whom it tells") {
     Loop loop;
     std::vector<Pair> pairs(3);
     int told = 0;
-    for (Pair& pair : pairs) {
-        REQUIRE(loop.add(pair));
-        pair.send();
-        pair.then = [&] {
-            ++told;
-            if (loop.readiness != nullptr) {
-                loop.readiness->close();
-                loop.readiness.reset();
-            }
-        };
-    }
+    loop.make_ready(pairs, [&] {
+        ++told;
+        if (loop.readiness != nullptr) {
+            loop.readiness->close();
+            loop.readiness.reset();
+        }
+    });
 
     loop.turn();
     loop.turn();
