@@ -3,14 +3,45 @@
 // many bytes are there.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
 namespace ddprun {
+
+/// The little-endian number that begins at `bytes`.
+template <class Unsigned>
+[[nodiscard]] Unsigned load_little_endian(const char* bytes) {
+    static_assert(std::is_unsigned_v<Unsigned>);
+    Unsigned value = 0;
+    if constexpr (std::endian::native == std::endian::little) {
+        std::memcpy(&value, bytes, sizeof value);
+    } else {
+        for (std::size_t i = 0; i < sizeof value; ++i) {
+            const auto byte = static_cast<std::uint8_t>(bytes[i]);
+            value = static_cast<Unsigned>(value | (static_cast<Unsigned>(byte) << (8 * i)));
+        }
+    }
+    return value;
+}
+
+/// Writes sizeof(Unsigned) bytes.
+template <class Unsigned>
+void store_little_endian(Unsigned value, char* bytes) {
+    static_assert(std::is_unsigned_v<Unsigned>);
+    if constexpr (std::endian::native == std::endian::little) {
+        std::memcpy(bytes, &value, sizeof value);
+    } else {
+        for (std::size_t i = 0; i < sizeof value; ++i) {
+            bytes[i] = static_cast<char>(static_cast<std::uint8_t>(value >> (8 * i)));
+        }
+    }
+}
 
 /// Appends to a string that it doesn't own.
 class ByteWriter {
@@ -46,11 +77,8 @@ public:
 private:
     template <class Unsigned>
     void integer(Unsigned value) {
-        static_assert(std::is_unsigned_v<Unsigned>);
         char bytes[sizeof(Unsigned)];
-        for (std::size_t i = 0; i < sizeof(Unsigned); ++i) {
-            bytes[i] = static_cast<char>(static_cast<std::uint8_t>(value >> (8 * i)));
-        }
+        store_little_endian(value, bytes);
         out_.append(bytes, sizeof bytes);
     }
 
@@ -114,12 +142,12 @@ private:
 
     template <class Unsigned>
     Unsigned integer() {
-        const std::string_view bytes = raw(sizeof(Unsigned));
-        Unsigned value = 0;
-        for (std::size_t i = 0; i < bytes.size(); ++i) {
-            const auto byte = static_cast<std::uint8_t>(bytes[i]);
-            value = static_cast<Unsigned>(value | (static_cast<Unsigned>(byte) << (8 * i)));
+        if (rest_.size() < sizeof(Unsigned)) {
+            set_failed();
+            return 0;
         }
+        const auto value = load_little_endian<Unsigned>(rest_.data());
+        rest_.remove_prefix(sizeof(Unsigned));
         return value;
     }
 

@@ -17,6 +17,9 @@ inline constexpr std::size_t kKeyBytesMax = 8 * kKiB;
 inline constexpr std::size_t kValueBytesMax = 8 * kMiB;
 inline constexpr std::size_t kKeysPerRequestMax = 131'072;
 inline constexpr std::size_t kRequestBytesMax = 64 * kMiB;
+inline constexpr std::size_t kPartialBytesMax =
+    1 * kKiB * kMiB;  ///< of the requests of all clients that aren't whole yet
+inline constexpr std::size_t kListedBytesMax = 256 * kMiB;  ///< of the reply to LIST_KEYS
 inline constexpr std::size_t kStoreKeysMax = 16'777'216;
 inline constexpr std::size_t kStoreBytesMax = 8 * kKiB * kMiB;  ///< of all keys and values
 inline constexpr std::size_t kQueueLengthMax = 1'048'576;       ///< of one queue

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <type_traits>
 
@@ -129,7 +130,9 @@ std::uint64_t read_count(ByteReader& reader) {
 
 std::vector<std::string_view> read_keys(ByteReader& reader) {
     std::vector<std::string_view> keys;
-    for (std::uint64_t left = read_count(reader); left > 0 && reader.ok(); --left) {
+    const std::uint64_t count = read_count(reader);
+    keys.reserve(std::min<std::size_t>(count, reader.remaining() / sizeof(std::uint64_t)));
+    for (std::uint64_t left = count; left > 0 && reader.ok(); --left) {
         keys.push_back(read_key(reader));
     }
     return keys;
@@ -137,7 +140,11 @@ std::vector<std::string_view> read_keys(ByteReader& reader) {
 
 MultiSetRequest read_pairs(ByteReader& reader) {
     MultiSetRequest request;
-    for (std::uint64_t left = read_count(reader); left > 0 && reader.ok(); --left) {
+    const std::uint64_t count = read_count(reader);
+    request.pairs.reserve(
+        std::min<std::size_t>(count, reader.remaining() / (2 * sizeof(std::uint64_t)))
+    );
+    for (std::uint64_t left = count; left > 0 && reader.ok(); --left) {
         const std::string_view key = read_key(reader);
         const std::string_view value = read_value(reader);
         request.pairs.emplace_back(key, value);

@@ -12,8 +12,7 @@ constexpr std::string_view kLongKey = "a key is longer than the limit";
 constexpr std::string_view kLongValue = "a value is longer than the limit";
 
 std::uint64_t number_at(std::string_view bytes, std::size_t at) {
-    ByteReader reader{bytes.substr(at, kLengthBytes)};
-    return reader.u64();
+    return load_little_endian<std::uint64_t>(bytes.substr(at, kLengthBytes).data());
 }
 
 }  // namespace

@@ -218,6 +218,7 @@ Result<StoreClient::Keys> StoreClient::list_keys() {
                     keys.push_back(key->substr(prefix.size()));
                 }
             }
+            std::ranges::sort(keys);  // the server's order is none
             return keys;
         }
     );

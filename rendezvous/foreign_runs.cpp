@@ -45,7 +45,7 @@ void ForeignRuns::stored(std::string_view key) {
         found = runs_.emplace(name, Run{}).first;
         found->second.name = name;
     }
-    found->second.keys.insert(key);
+    found->second.keys.emplace(key);
     settle(found->second);
 }
 
@@ -55,7 +55,10 @@ void ForeignRuns::removed(std::string_view key) {
     if (found == runs_.end()) {
         return;
     }
-    found->second.keys.erase(key);
+    auto& keys = found->second.keys;
+    if (const auto known = keys.find(key); known != keys.end()) {
+        keys.erase(known);
+    }
     settle(found->second);
 }
 
@@ -109,7 +112,7 @@ std::vector<std::string> ForeignRuns::due(TimePoint now, std::size_t count) cons
         if (run->due_at > now) {
             break;
         }
-        for (const std::string_view key : run->keys) {
+        for (const std::string& key : run->keys) {
             if (keys.size() == count) {
                 return keys;
             }

@@ -36,7 +36,6 @@ public:
     /// The run that a key belongs to, as the beginning of the key; empty where it is none of these.
     [[nodiscard]] static std::string_view run_of(std::string_view key);
 
-    /// The characters of `key` must stay until removed().
     void stored(std::string_view key);
     void removed(std::string_view key);
     void used(ClientId client, std::string_view key);
@@ -65,7 +64,7 @@ private:
     /// It is there as long as it has keys or users, and in due_ when it has keys only.
     struct Run {
         std::string name;
-        std::unordered_set<std::string_view> keys;
+        std::unordered_set<std::string, Hash, std::equal_to<>> keys;
         std::size_t users = 0;
         TimePoint due_at;
         std::optional<Queue::iterator> place;

@@ -21,12 +21,26 @@ std::string decimal(std::int64_t number) {
     return {text.data(), end};
 }
 
+/// The number that a value is, as plain decimal text; 0 where there is no value, none where the
+/// text is no such number.
+std::optional<std::int64_t> counter_of(const StoreValue* value) {
+    std::int64_t number = 0;
+    if (value == nullptr) {
+        return number;
+    }
+    const std::string_view text = value->view();
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, number);
+    return error == std::errc{} && stop == end ? std::optional{number} : std::nullopt;
+}
+
 }  // namespace
 
 KvLimits::KvLimits()
     : keys_max(limits::kStoreKeysMax),
       bytes_max(limits::kStoreBytesMax),
       queue_length_max(limits::kQueueLengthMax),
+      listed_bytes_max(limits::kListedBytesMax),
       registrations_max(limits::kRegistrationsMax),
       foreign_run_timeout(limits::kForeignRunTimeout) {}
 
@@ -64,6 +78,7 @@ void KvState::note_uses(ClientId client, const StoreRequest& request) {
 void KvState::expire(ForeignRuns::TimePoint now) {
     for (const std::string& key : foreign_runs_.due(now, limits::kKeysRemovedPerTurnMax)) {
         counters_.expired_keys += remove(key) ? 1 : 0;
+        remove_queue(key);
     }
     counters_.foreign_runs = foreign_runs_.size();
 }
@@ -75,53 +90,54 @@ void KvState::handle(ClientId, const ValidateRequest& request, KvEffects& effect
 }
 
 void KvState::handle(ClientId, const SetRequest& request, KvEffects& effects) {
-    if (!fits(request.key, request.value.size())) {
+    StoreValue* present = keys_.find(request.key);
+    if (!fits(request.key, present, request.value.size())) {
         refuse("the store is full", effects);
         return;
     }
-    store(request.key, StoreValue{request.value});
+    store(present, StoreValue::named(request.key, request.value));
     wake_all(request.key, effects);
 }
 
 void KvState::handle(ClientId, const CompareSetRequest& request, KvEffects& effects) {
-    const StoreValue present = find(request.key);
+    StoreValue* present = keys_.find(request.key);
     const bool is_match =
-        present.is_there() ? present.view() == request.expected : request.expected.empty();
+        present == nullptr ? request.expected.empty() : present->view() == request.expected;
     if (!is_match) {
-        effects.reply.value(present.is_there() ? present : StoreValue{request.expected});
-        if (present.is_there()) {
+        effects.reply.value(present == nullptr ? StoreValue{request.expected} : *present);
+        if (present != nullptr) {
             wake_all(request.key, effects);
         }
         return;
     }
-    if (!fits(request.key, request.desired.size())) {
+    if (!fits(request.key, present, request.desired.size())) {
         refuse("the store is full", effects);
         return;
     }
-    const StoreValue desired = StoreValue{request.desired};
-    store(request.key, desired);
+    const StoreValue desired = StoreValue::named(request.key, request.desired);
+    store(present, desired);
     effects.reply.value(desired);
     wake_all(request.key, effects);
 }
 
 void KvState::handle(ClientId, const GetRequest& request, KvEffects& effects) {
-    effects.reply.value(find(request.key));
+    reply_value(request.key, effects);
 }
 
 void KvState::handle(ClientId, const AddRequest& request, KvEffects& effects) {
-    std::int64_t number = 0;
-    const bool is_number = is_counter(request.key, number) || !find(request.key).is_there();
+    StoreValue* present = keys_.find(request.key);
+    const std::optional<std::int64_t> number = counter_of(present);
     std::int64_t sum = 0;
-    if (!is_number || __builtin_add_overflow(number, request.delta, &sum)) {
+    if (!number || __builtin_add_overflow(*number, request.delta, &sum)) {
         refuse("ADD: the stored text is no number, or the sum is out of range", effects);
         return;
     }
-    std::string text = decimal(sum);
-    if (!fits(request.key, text.size())) {
+    const std::string text = decimal(sum);
+    if (!fits(request.key, present, text.size())) {
         refuse("the store is full", effects);
         return;
     }
-    store(request.key, StoreValue{text});
+    store(present, StoreValue::named(request.key, text));
     effects.reply.number(sum);
     wake_all(request.key, effects);
 }
@@ -162,19 +178,20 @@ void KvState::handle(ClientId, const DeleteKeyRequest& request, KvEffects& effec
 }
 
 void KvState::handle(ClientId, const AppendRequest& request, KvEffects& effects) {
-    const StoreValue present = find(request.key);
-    const std::size_t size = present.size() + request.value.size();
-    if (size > limits::kValueBytesMax || !fits(request.key, size)) {
+    StoreValue* present = keys_.find(request.key);
+    const std::string_view before = present == nullptr ? std::string_view{} : present->view();
+    const std::size_t size = before.size() + request.value.size();
+    if (size > limits::kValueBytesMax || !fits(request.key, present, size)) {
         refuse("APPEND: the value would be longer than the limit", effects);
         return;
     }
-    store(request.key, StoreValue{present.view(), request.value});
+    store(present, StoreValue::named(request.key, before, request.value));
     wake_all(request.key, effects);
 }
 
 void KvState::handle(ClientId, const MultiGetRequest& request, KvEffects& effects) {
     for (const std::string_view key : request.keys) {
-        effects.reply.value(find(key));
+        reply_value(key, effects);
     }
 }
 
@@ -184,7 +201,7 @@ void KvState::handle(ClientId, const MultiSetRequest& request, KvEffects& effect
         return;
     }
     for (const auto& [key, value] : request.pairs) {
-        store(key, StoreValue{value});
+        store(keys_.find(key), StoreValue::named(key, value));
     }
     for (const auto& [key, value] : request.pairs) {
         wake_all(key, effects);
@@ -210,6 +227,9 @@ void KvState::handle(ClientId, const QueuePushRequest& request, KvEffects& effec
         refuse("the queue is full", effects);
         return;
     }
+    if (found == queues_.end()) {
+        foreign_runs_.stored(request.key);
+    }
     auto& queue = found == queues_.end() ? queues_[std::string{request.key}] : found->second;
     queue.push_back(StoreValue{request.value});
     counters_.bytes += request.key.size() + request.value.size();
@@ -229,8 +249,7 @@ void KvState::handle(ClientId, const QueuePopRequest& request, KvEffects& effect
     counters_.bytes -= found->first.size() + queue.front().size();
     queue.pop_front();
     if (queue.empty()) {
-        queues_.erase(found);
-        counters_.queues = queues_.size();
+        remove_queue(request.key);
     }
 }
 
@@ -240,20 +259,23 @@ void KvState::handle(ClientId, const QueueLengthRequest& request, KvEffects& eff
     effects.reply.number(static_cast<std::int64_t>(length));
 }
 
+/// All who ask before a key comes or goes share one text.
 void KvState::handle(ClientId, const ListKeysRequest&, KvEffects& effects) {
-    std::vector<std::string_view> names;
-    names.reserve(keys_.size());
-    for (const auto& [key, value] : keys_) {
-        names.push_back(key);
+    if (!listing_.is_there()) {
+        std::size_t bytes = sizeof(std::uint64_t);
+        keys_.for_each_key([&](auto key) { bytes += sizeof(std::uint64_t) + key.size(); });
+        if (bytes > limits_.listed_bytes_max) {
+            refuse("LIST_KEYS: the list would be longer than the limit", effects);
+            return;
+        }
+        std::string text;
+        text.reserve(bytes);
+        ByteWriter writer{text};
+        writer.u64(keys_.size());
+        keys_.for_each_key([&](auto key) { writer.string64(key); });
+        listing_ = StoreValue{text};
     }
-    std::ranges::sort(names);
-    std::string text;
-    ByteWriter writer{text};
-    writer.u64(names.size());
-    for (const std::string_view name : names) {
-        writer.string64(name);
-    }
-    effects.reply.bytes(text);
+    effects.reply.value_bytes(listing_);
 }
 
 void KvState::handle(ClientId client, const BarrierRequest& request, KvEffects& effects) {
@@ -261,18 +283,20 @@ void KvState::handle(ClientId client, const BarrierRequest& request, KvEffects& 
         refuse("BARRIER while another wait is pending", effects);
         return;
     }
+    StoreValue* present = keys_.find(request.key);
+    const std::optional<std::int64_t> number = counter_of(present);
     std::int64_t count = 0;
-    const bool is_number = is_counter(request.key, count) || !find(request.key).is_there();
-    if (!is_number || __builtin_add_overflow(count, std::int64_t{1}, &count)) {
+    if (!number || __builtin_add_overflow(*number, std::int64_t{1}, &count)) {
         refuse("BARRIER: the stored text is no number, or the sum is out of range", effects);
         return;
     }
-    std::string text = decimal(count);
-    if (!fits(request.key, text.size()) || counters_.registrations >= limits_.registrations_max) {
+    const std::string text = decimal(count);
+    if (!fits(request.key, present, text.size()) ||
+        counters_.registrations >= limits_.registrations_max) {
         refuse("the store is full", effects);
         return;
     }
-    store(request.key, StoreValue{text});
+    store(present, StoreValue::named(request.key, text));
     if (count >= request.world_size) {
         wake_all(request.key, effects);
         effects.reply.byte(kStopWaiting);
@@ -284,22 +308,21 @@ void KvState::handle(ClientId client, const BarrierRequest& request, KvEffects& 
 // ---- parts
 
 bool KvState::is_ready(std::string_view key) const {
-    return keys_.contains(key) || queues_.contains(key);
+    return keys_.find(key) != nullptr || queues_.contains(key);
 }
 
-StoreValue KvState::find(std::string_view key) const {
-    const auto found = keys_.find(key);
-    return found == keys_.end() ? StoreValue{} : found->second;
+void KvState::reply_value(std::string_view key, KvEffects& effects) const {
+    const StoreValue* present = keys_.find(key);
+    effects.reply.value(present == nullptr ? StoreValue{} : *present);
 }
 
 /// Whether `value_bytes` under `key`, in place of what is there, stay within the store's bounds.
-bool KvState::fits(std::string_view key, std::size_t value_bytes) const {
-    const auto found = keys_.find(key);
-    if (found == keys_.end()) {
+bool KvState::fits(std::string_view key, const StoreValue* present, std::size_t value_bytes) const {
+    if (present == nullptr) {
         return keys_.size() < limits_.keys_max &&
                counters_.bytes + key.size() + value_bytes <= limits_.bytes_max;
     }
-    return counters_.bytes - found->second.size() + value_bytes <= limits_.bytes_max;
+    return counters_.bytes - present->size() + value_bytes <= limits_.bytes_max;
 }
 
 bool KvState::fits_all(const MultiSetRequest& request) const {
@@ -318,52 +341,62 @@ bool KvState::fits_all(const MultiSetRequest& request) const {
     keys = keys_.size();
     bytes = counters_.bytes;
     for (const auto& [key, size] : sizes) {
-        const auto found = keys_.find(key);
-        const bool is_new = found == keys_.end();
-        keys += is_new ? 1 : 0;
-        bytes += is_new ? key.size() + size : size;
-        bytes -= is_new ? 0 : found->second.size();
+        const StoreValue* present = keys_.find(key);
+        keys += present == nullptr ? 1 : 0;
+        bytes += present == nullptr ? key.size() + size : size;
+        bytes -= present == nullptr ? 0 : present->size();
     }
     return keys <= limits_.keys_max && bytes <= limits_.bytes_max;
 }
 
-void KvState::store(std::string_view key, StoreValue value) {
-    const auto found = keys_.find(key);
-    if (found == keys_.end()) {
-        counters_.bytes += key.size() + value.size();
-        const auto added = keys_.emplace(key, std::move(value)).first;
-        counters_.keys = keys_.size();
-        foreign_runs_.stored(added->first);
+/// `present` is what find() gives for the value's name.
+void KvState::store(StoreValue* present, StoreValue value) {
+    counters_.bytes += value.size();
+    if (present != nullptr) {
+        counters_.bytes -= present->size();
+        *present = std::move(value);
         return;
     }
-    counters_.bytes += value.size();
-    counters_.bytes -= found->second.size();
-    found->second = std::move(value);
+    listing_ = {};
+    counters_.bytes += value.name().size();
+    foreign_runs_.stored(value.name());
+    keys_.add(std::move(value));
+    counters_.keys = keys_.size();
 }
 
 /// Whether there was such a key.
 bool KvState::remove(std::string_view key) {
-    const auto found = keys_.find(key);
-    if (found == keys_.end()) {
+    const StoreValue* present = keys_.find(key);
+    if (present == nullptr) {
         return false;
     }
-    foreign_runs_.removed(found->first);
-    counters_.bytes -= found->first.size() + found->second.size();
-    keys_.erase(found);
+    listing_ = {};
+    counters_.bytes -= key.size() + present->size();
+    keys_.erase(key);
     counters_.keys = keys_.size();
+    note_gone(key);
     return true;
 }
 
-/// Whether a number is stored at the key, as plain decimal text; `number` is left alone if not.
-bool KvState::is_counter(std::string_view key, std::int64_t& number) const {
-    const auto found = keys_.find(key);
-    if (found == keys_.end()) {
-        return false;
+/// With what is in it, where there is one.
+void KvState::remove_queue(std::string_view key) {
+    const auto found = queues_.find(key);
+    if (found == queues_.end()) {
+        return;
     }
-    const std::string_view text = found->second.view();
-    const char* end = text.data() + text.size();
-    const auto [stop, error] = std::from_chars(text.data(), end, number);
-    return error == std::errc{} && stop == end;
+    for (const StoreValue& value : found->second) {
+        counters_.bytes -= key.size() + value.size();
+    }
+    queues_.erase(found);
+    counters_.queues = queues_.size();
+    note_gone(key);
+}
+
+/// A key and a queue may have one name.
+void KvState::note_gone(std::string_view key) {
+    if (!is_ready(key)) {
+        foreign_runs_.removed(key);
+    }
 }
 
 void KvState::refuse(std::string_view reason, KvEffects& effects) {

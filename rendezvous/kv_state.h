@@ -13,6 +13,7 @@
 #include "proto/store_messages.h"
 #include "rendezvous/client_id.h"
 #include "rendezvous/foreign_runs.h"
+#include "rendezvous/key_table.h"
 #include "rendezvous/reply_buffer.h"
 
 #include <chrono>
@@ -31,6 +32,7 @@ struct KvLimits {
     std::size_t keys_max;
     std::size_t bytes_max;                          ///< of all keys and values together
     std::size_t queue_length_max;                   ///< of one queue
+    std::size_t listed_bytes_max;                   ///< of the reply to LIST_KEYS
     std::size_t registrations_max;                  ///< of all waiting clients together
     std::chrono::milliseconds foreign_run_timeout;  ///< of keys that a foreign torchrun left
 
@@ -68,6 +70,13 @@ public:
 
     /// Forgets that the client waits, and that it uses keys of a foreign run. `now` never falls.
     void client_gone(ClientId client, ForeignRuns::TimePoint now);
+
+    /// Lets go of what was kept for clients that don't need it any more; costs next to nothing.
+    void tidy() {
+        if (listing_.holders() == 1) {
+            listing_ = {};
+        }
+    }
 
     /// Removes keys of foreign runs that are due, limits::kKeysRemovedPerTurnMax at most; nobody is
     /// told.
@@ -140,25 +149,30 @@ private:
     void handle(ClientId client, const BarrierRequest& request, KvEffects& effects);
 
     [[nodiscard]] bool is_ready(std::string_view key) const;
-    [[nodiscard]] StoreValue find(std::string_view key) const;
-    [[nodiscard]] bool fits(std::string_view key, std::size_t value_bytes) const;
+    void reply_value(std::string_view key, KvEffects& effects) const;
+    [[nodiscard]] bool fits(
+        std::string_view key, const StoreValue* present, std::size_t value_bytes
+    ) const;
     [[nodiscard]] bool fits_all(const MultiSetRequest& request) const;
-    void store(std::string_view key, StoreValue value);
+    void store(StoreValue* present, StoreValue value);
     bool remove(std::string_view key);
+    void remove_queue(std::string_view key);
+    void note_gone(std::string_view key);
     void note_uses(ClientId client, const StoreRequest& request);
     void end_wait(ClientId client);
     void register_wait(ClientId client, const std::vector<std::string_view>& keys);
+    [[nodiscard]] Registration* first_waiter(std::string_view key) const;
     void wake_all(std::string_view key, KvEffects& effects);
     void wake_one(std::string_view key, KvEffects& effects);
     bool arrive(Registration& registration, KvEffects& effects);
     void link(Registration& registration, std::string_view key);
     void unlink(Registration& registration);
     void refuse(std::string_view reason, KvEffects& effects);
-    [[nodiscard]] bool is_counter(std::string_view key, std::int64_t& number) const;
 
     KvLimits limits_;
     KvCounters counters_;
-    TextMap<StoreValue> keys_;
+    KeyTable keys_;
+    StoreValue listing_;  ///< the last reply to LIST_KEYS, while a client has still to get it
     TextMap<std::deque<StoreValue>> queues_;
     ForeignRuns foreign_runs_;
     WaiterMap waiters_;

@@ -89,9 +89,16 @@ bool KvState::arrive(Registration& registration, KvEffects& effects) {
     return true;
 }
 
-void KvState::wake_all(std::string_view key, KvEffects& effects) {
+KvState::Registration* KvState::first_waiter(std::string_view key) const {
+    if (waiters_.empty()) {
+        return nullptr;  // the rule: spares a look-up
+    }
     const auto list = waiters_.find(key);
-    Registration* next = list == waiters_.end() ? nullptr : list->second.first;
+    return list == waiters_.end() ? nullptr : list->second.first;
+}
+
+void KvState::wake_all(std::string_view key, KvEffects& effects) {
+    Registration* next = first_waiter(key);
     while (next != nullptr) {
         Registration& registration = *next;
         next = registration.next;
@@ -101,8 +108,7 @@ void KvState::wake_all(std::string_view key, KvEffects& effects) {
 
 /// One pushed value serves one consumer: the first whose wait is over by it.
 void KvState::wake_one(std::string_view key, KvEffects& effects) {
-    const auto list = waiters_.find(key);
-    Registration* next = list == waiters_.end() ? nullptr : list->second.first;
+    Registration* next = first_waiter(key);
     while (next != nullptr) {
         Registration& registration = *next;
         next = registration.next;

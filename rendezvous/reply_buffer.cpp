@@ -1,6 +1,7 @@
 #include "rendezvous/reply_buffer.h"
 
 #include "proto/assert.h"
+#include "proto/bytes.h"
 #include "proto/limits.h"
 
 #include <algorithm>
@@ -52,9 +53,7 @@ void ReplyBuffer::byte(std::uint8_t value) {
 void ReplyBuffer::number(std::int64_t value) {
     // Every reply has one: no writer with a string of its own.
     std::array<char, sizeof value> text;  // NOLINT(cppcoreguidelines-pro-type-member-init)
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        text[i] = static_cast<char>(static_cast<std::uint64_t>(value) >> (8 * i));
-    }
+    store_little_endian(static_cast<std::uint64_t>(value), text.data());
     bytes({text.data(), text.size()});
 }
 
@@ -62,11 +61,15 @@ void ReplyBuffer::value(const StoreValue& value) {
     const std::size_t size = value.size();
     number(static_cast<std::int64_t>(size));
     if (size >= (size_ > kLongReplyBytes ? kLongShareBytesMin : kShareBytesMin)) {
-        pieces_.emplace_back(value);
-        size_ += size;
+        value_bytes(value);
     } else if (size > 0) {
         bytes(value.view());
     }
+}
+
+void ReplyBuffer::value_bytes(const StoreValue& value) {
+    pieces_.emplace_back(value);
+    size_ += value.size();
 }
 
 std::string_view ReplyBuffer::only_piece() const {

@@ -25,6 +25,9 @@ public:
 
     [[nodiscard]] std::size_t size() const { return size_; }
 
+    /// The value's bytes alone, shared whatever their number.
+    void value_bytes(const StoreValue& value);
+
     /// Memory of this buffer alone, without the shared values.
     [[nodiscard]] std::size_t own_bytes() const;
 

@@ -137,6 +137,11 @@ void StoreConnection::take(std::string_view bytes) {
             update_partial_deadlines(true);
         }
     }
+    if (holds_too_much()) {
+        ++host_->counters().closed_offence;
+        close_offender("too much memory for requests that aren't whole");
+        return;
+    }
     flush();
     if (host_ != nullptr) {
         host_->note_memory();
@@ -154,6 +159,13 @@ void StoreConnection::keep_partial(std::string_view rest) {
     partial_.assign(rest);
     host_->counters().partial_bytes += rest.size();
     update_partial_deadlines(!rest.empty());
+}
+
+/// All clients together do, and this one has a greater share of it than most.
+bool StoreConnection::holds_too_much() const {
+    const StoreCounters& counters = host_->counters();
+    const std::size_t bytes_max = host_->options().partial_bytes_max;
+    return counters.partial_bytes > bytes_max && partial_.size() > bytes_max / counters.connections;
 }
 
 void StoreConnection::update_partial_deadlines(bool is_partial) {
@@ -191,7 +203,7 @@ std::size_t StoreConnection::handle_requests(std::string_view bytes) {
         }
         if (status == StoreParser::Status::offence) {
             ++host_->counters().closed_offence;
-            close(parser_.reason());
+            close_offender(parser_.reason());
             return used;
         }
         const std::size_t size = parser_.size();
@@ -273,7 +285,7 @@ bool StoreConnection::handle_request(std::string_view request) {
     host_->apply(id_, request, effects);
     if (!effects.offence.empty()) {
         ++(is_first ? host_->counters().closed_handshake : host_->counters().closed_offence);
-        close(effects.offence);
+        close_offender(effects.offence);
         return false;
     }
     if (is_first) {
@@ -365,6 +377,13 @@ void StoreConnection::on_writable() {
     turn_requests_ = 0;
     turn_replies_ = 0;
     take({});  // requests that were kept while the client didn't read go first
+}
+
+/// The requests before the offence were good: their replies go first, as far as the socket takes
+/// them.
+void StoreConnection::close_offender(std::string_view reason) {
+    static_cast<void>(write_some());
+    close(reason);
 }
 
 Accepted StoreConnection::take_socket() {

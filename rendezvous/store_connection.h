@@ -127,8 +127,10 @@ private:
     bool is_greeting(std::string_view bytes);
     void answer_http();
     void keep_partial(std::string_view rest);
+    [[nodiscard]] bool holds_too_much() const;
     void update_partial_deadlines(bool is_partial);
     bool handle_request(std::string_view request);
+    void close_offender(std::string_view reason);
     bool write_some();
     void count_unsent();
     [[nodiscard]] bool is_full() const;

@@ -487,15 +487,16 @@ void StoreServer::Implementation::on_timer() {
 // ---- memory
 
 void StoreServer::Implementation::note_memory() {
-    constexpr std::size_t kKeyBytes = 100;  // besides the key and its value
+    constexpr std::size_t kKeyBytes = 45;  // besides the key and its value
+    state_.tidy();
     constexpr std::size_t kConnectionBytes = 500;
     constexpr std::size_t kConnectionPieces = 4;
     const KvCounters& state = state_.counters();
-    const std::size_t small = state.keys + state.queues + state.registrations;
+    const std::size_t small = state.keys + state.queues + 2 * state.registrations;
     heap_use_.holds(
         state.bytes + kKeyBytes * small + kConnectionBytes * counters_.connections +
             counters_.partial_bytes + counters_.unsent_bytes,
-        2 * small + kConnectionPieces * counters_.connections
+        small + kConnectionPieces * counters_.connections
     );
     if (heap_use_.is_due() && !is_trim_armed_) {
         arm_trim();

@@ -50,6 +50,8 @@ struct StoreServerOptions {
     KvLimits kv_limits;
     std::size_t connections_max = limits::kStoreConnectionsMax;
     std::size_t unvalidated_max = limits::kUnvalidatedConnectionsMax;
+    /// Of all clients together; above it those that hold more than their share are closed.
+    std::size_t partial_bytes_max = limits::kPartialBytesMax;
     std::size_t unsent_bytes_max = limits::kUnsentBytesMax;
 };
 

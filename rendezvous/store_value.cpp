@@ -8,13 +8,17 @@
 
 namespace ddprun {
 
-StoreValue::StoreValue(std::string_view bytes, std::string_view more) {
+StoreValue::StoreValue(std::string_view name, std::string_view bytes, std::string_view more) {
+    constexpr std::size_t kSizeMax = std::numeric_limits<std::uint32_t>::max();
     const std::size_t size = bytes.size() + more.size();
-    DDPRUN_ASSERT(size <= std::numeric_limits<std::uint32_t>::max());
-    void* memory = ::operator new(sizeof(Block) + size);
-    block_ = ::new (memory) Block{1, static_cast<std::uint32_t>(size)};
+    DDPRUN_ASSERT(size <= kSizeMax && name.size() <= kSizeMax);
+    void* memory = ::operator new(sizeof(Block) + size + name.size());
+    block_ = ::new (memory)
+        Block{1, static_cast<std::uint32_t>(size), static_cast<std::uint32_t>(name.size())};
     char* text = reinterpret_cast<char*>(block_ + 1);
-    std::copy(more.begin(), more.end(), std::copy(bytes.begin(), bytes.end(), text));
+    text = std::copy(bytes.begin(), bytes.end(), text);
+    text = std::copy(more.begin(), more.end(), text);
+    std::copy(name.begin(), name.end(), text);
 }
 
 }  // namespace ddprun

@@ -1,6 +1,7 @@
 // A value of the store: immutable bytes, shared by the store and by all replies that carry them,
-// never copied on the way. One block of memory holds the count of its holders, the length and the
-// bytes, since stores of many small values are the rule. One thread only: the count isn't atomic.
+// never copied on the way. One block of memory holds the count of its holders, the lengths, the
+// bytes and the key that they are stored under, since stores of many small values are the rule. One
+// thread only: the count isn't atomic.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,15 @@ public:
     StoreValue() = default;
 
     /// `bytes`, then `more`, together less than 4 GiB.
-    explicit StoreValue(std::string_view bytes, std::string_view more = {});
+    explicit StoreValue(std::string_view bytes, std::string_view more = {})
+        : StoreValue({}, bytes, more) {}
+
+    /// The same, stored under the key `name`.
+    [[nodiscard]] static StoreValue named(
+        std::string_view name, std::string_view bytes, std::string_view more = {}
+    ) {
+        return {name, bytes, more};
+    }
 
     StoreValue(const StoreValue& other) noexcept : block_(other.block_) {
         if (block_ != nullptr) {
@@ -56,13 +65,24 @@ public:
 
     [[nodiscard]] std::size_t size() const { return block_ == nullptr ? 0 : block_->size; }
 
+    /// The key that it was stored under; empty for one that wasn't.
+    [[nodiscard]] std::string_view name() const {
+        if (block_ == nullptr) {
+            return {};
+        }
+        return {reinterpret_cast<const char*>(block_ + 1) + block_->size, block_->name_size};
+    }
+
     [[nodiscard]] std::size_t holders() const { return block_ == nullptr ? 0 : block_->holders; }
 
 private:
-    /// The bytes follow it.
+    StoreValue(std::string_view name, std::string_view bytes, std::string_view more);
+
+    /// The bytes follow it, then the name.
     struct Block {
         std::uint32_t holders;
         std::uint32_t size;
+        std::uint32_t name_size;
     };
 
     Block* block_ = nullptr;

@@ -202,6 +202,42 @@ TEST_CASE("a run with more keys than one turn removes goes in several") {
     CHECK(store.counters().keys == 0);
 }
 
+TEST_CASE("the queues that a torchrun left go with its keys") {
+    KvHarness store;
+    const std::string both = kState + ".0/both";  // a key and a queue
+    store.send(1, SetRequest{both, "value"});
+    store.send(1, QueuePushRequest{both, "first"});
+    store.send(1, QueuePushRequest{kState + ".0/queue", "first"});
+    store.send(1, QueuePushRequest{kState + ".0/queue", "second"});
+    store.send(1, QueuePushRequest{"/mine", "1"});
+
+    store.state().client_gone(ClientId{1}, at(milliseconds{0}));
+    store.state().expire(at(limits::kForeignRunTimeout));
+
+    CHECK(store.counters().keys == 0);
+    CHECK(store.counters().queues == 1);
+    CHECK(store.counters().bytes == 6);
+    CHECK(store.counters().foreign_runs == 0);
+}
+
+TEST_CASE("a run is there as long as a key or a queue of a name is") {
+    for (const bool key_goes_first : {true, false}) {
+        KvHarness store;
+        store.send(1, SetRequest{kState, "value"});
+        store.send(1, QueuePushRequest{kState, "first"});
+        const StoreRequest remove = DeleteKeyRequest{kState};
+        const StoreRequest pop = QueuePopRequest{kState};
+
+        store.send(1, key_goes_first ? remove : pop);
+        store.state().client_gone(ClientId{1}, at(milliseconds{0}));
+        CHECK(store.counters().foreign_runs == 1);
+        store.send(2, key_goes_first ? pop : remove);
+        store.state().client_gone(ClientId{2}, at(milliseconds{0}));
+
+        CHECK(store.counters().foreign_runs == 0);
+    }
+}
+
 TEST_SUITE_END();
 
 }  // namespace

@@ -38,11 +38,7 @@ TEST_CASE("the replies are those of PyTorch's own server byte for byte") {
     CHECK(store.ask(1, DeleteKeyRequest{"/n"}) == from_hex("0000000000000000"));
     CHECK(store.ask(1, MultiGetRequest{}).empty());
     CHECK(store.ask(1, CancelWaitRequest{}) == from_hex("01"));
-    store.send(1, SetRequest{"/m", ""});
-    CHECK(
-        store.ask(1, ListKeysRequest{}) ==
-        from_hex("0200000000000000 0200000000000000 2f6b 0200000000000000 2f6d")
-    );
+    CHECK(store.ask(1, ListKeysRequest{}) == from_hex("0100000000000000 0200000000000000 2f6b"));
     CHECK(store.ask(1, BarrierRequest{"/b", 1}) == from_hex("00"));
     CHECK(store.ask(1, BarrierRequest{"/b", 1}) == from_hex("00"));
 }
@@ -505,6 +501,47 @@ TEST_CASE("a reply of very many values stays small in memory") {
 
     CHECK(reply.size() == keys.size() * (8 + value.size()));
     CHECK(reply.own_bytes() < 16 * limits::kMiB);
+}
+
+TEST_CASE("all who list the keys before one comes or goes share one text") {
+    KvHarness store;
+    store.send(1, MultiSetRequest{{{"/a", "1"}, {"/b", "2"}}});
+    ReplyBuffer first;
+    ReplyBuffer second;
+    KvEffects to_first{first};
+    KvEffects to_second{second};
+
+    store.state().apply(ClientId{1}, ListKeysRequest{}, to_first);
+    store.send(1, SetRequest{"/a", "another value"});
+    store.state().tidy();  // the first has still to get it
+    store.state().apply(ClientId{2}, ListKeysRequest{}, to_second);
+
+    CHECK(first.text().size() == 8 + 2 * (8 + 2));
+    CHECK(first.front(1)[0].data() == second.front(1)[0].data());
+}
+
+TEST_CASE("the list of keys is that of the moment") {
+    KvHarness store;
+    store.send(1, SetRequest{"/a", ""});
+    CHECK(store.ask(1, ListKeysRequest{}) == from_hex("0100000000000000 0200000000000000 2f61"));
+
+    store.send(1, SetRequest{"/b", ""});
+    store.ask(1, DeleteKeyRequest{"/a"});
+
+    CHECK(store.ask(1, ListKeysRequest{}) == from_hex("0100000000000000 0200000000000000 2f62"));
+}
+
+TEST_CASE("a list of keys beyond the limit is refused") {
+    KvLimits limits;
+    limits.listed_bytes_max = 8 + 2 * (8 + 2);
+    KvHarness store{limits};
+    store.send(1, MultiSetRequest{{{"/a", "1"}, {"/b", "2"}}});
+    CHECK(store.send(1, ListKeysRequest{}).empty());
+
+    store.send(1, SetRequest{"/c", ""});
+
+    CHECK_FALSE(store.send(1, ListKeysRequest{}).empty());
+    CHECK(store.counters().refused == 1);
 }
 
 TEST_SUITE_END();

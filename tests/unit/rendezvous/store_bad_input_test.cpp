@@ -486,6 +486,48 @@ TEST_CASE("clients that come and go leave nothing behind") {
     CHECK(fixture.server->kv_counters().registrations == 0);
 }
 
+TEST_CASE("good requests before an offence in the same piece get their replies") {
+    for (const Offence& offence : offences()) {
+        const std::string hello = bytes_of(ValidateRequest{kStoreMagic});
+        if (!offence.bytes.starts_with(hello)) {
+            continue;  // the offence is the greeting
+        }
+        CAPTURE(offence.name);
+        StoreFixture fixture;
+        RawClient offender{fixture};
+
+        offender.send(hello + bytes_of(PingRequest{7}) + offence.bytes.substr(hello.size()));
+
+        CHECK(offender.receive(4) == from_hex("07000000"));
+        CHECK(offender.is_closed_by_server());
+    }
+}
+
+TEST_CASE("the requests that aren't whole have a bound over all clients") {
+    StoreServerOptions options;
+    options.partial_bytes_max = 256 * limits::kKiB;
+    StoreFixture fixture{options};
+    const std::string half = bytes_of(SetRequest{"/k", std::string(200 * limits::kKiB, 'v')})
+                                 .substr(0, 150 * limits::kKiB);
+    RawClient modest{fixture};
+    modest.greet();
+    modest.send(half.substr(0, 20 * limits::kKiB));
+    RawClient first{fixture};
+    first.greet();
+    first.send(half);
+    REQUIRE(fixture.run_until([&] { return fixture.counters().partial_bytes > half.size(); }));
+    RawClient second{fixture};
+    second.greet();
+
+    second.send(half);
+
+    CHECK(second.is_closed_by_server());
+    CHECK(fixture.log.has("too much memory"));
+    CHECK(fixture.counters().closed_offence == 1);
+    CHECK(fixture.counters().connections == 2);
+    CHECK(fixture.counters().partial_bytes <= options.partial_bytes_max);
+}
+
 TEST_SUITE_END();
 
 }  // namespace

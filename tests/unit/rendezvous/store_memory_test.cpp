@@ -274,6 +274,55 @@ TEST_CASE("keys and values cost less than twice their bytes") {
     CHECK(heap_bytes() - before < 2 * fixture.server->kv_counters().bytes);
 }
 
+TEST_CASE("a small key costs less than 56 bytes besides its own and its value's") {
+    constexpr int kKeys = 100'000;
+    StoreFixture fixture;
+    RawClient client{fixture};
+    client.greet();
+    std::string requests;
+    for (int i = 0; i < kKeys; ++i) {
+        requests += bytes_of(SetRequest{fmt::format("/key/{}", i), fmt::format("{}", i)});
+    }
+    const std::size_t before = heap_bytes();
+
+    client.send(requests);
+    REQUIRE(is_served(client));
+
+    CHECK(heap_bytes() - before < fixture.server->kv_counters().bytes + 56 * kKeys);
+}
+
+TEST_CASE("a list of keys costs its bytes once for all who ask and goes with them") {
+    constexpr std::size_t kClients = 8;
+    constexpr std::size_t kKeys = 4'000;  // a list that no socket takes whole
+    StoreFixture fixture;
+    RawClient client{fixture};
+    client.greet();
+    for (std::size_t i = 0; i < kKeys; ++i) {
+        const std::string key =
+            fmt::format("/{}/{}", i, std::string(limits::kKeyBytesMax / 2, 'k'));
+        client.send(bytes_of(SetRequest{key, ""}));
+    }
+    REQUIRE(is_served(client));
+    const std::size_t listed = kKeys * limits::kKeyBytesMax / 2;
+    const std::size_t before = heap_bytes();
+    reset_heap_peak();
+    {
+        std::vector<RawClient> readers;
+        readers.reserve(kClients);
+        for (std::size_t i = 0; i < kClients; ++i) {
+            readers.emplace_back(fixture, 4'096).greet();
+            readers.back().send(bytes_of(ListKeysRequest{}));
+        }
+        REQUIRE(is_served(client));
+        CHECK(heap_bytes() - before > listed);
+    }
+    CHECK(heap_peak_bytes() - before < 3 * listed);  // once more while it is put together
+
+    CHECK(fixture.run_until([&] { return fixture.counters().connections == 1; }));
+    fixture.run_ready();
+    CHECK(heap_bytes() < before + kKeptBytes);
+}
+
 TEST_SUITE_END();
 
 }  // namespace

@@ -35,6 +35,7 @@ std::string golden_requests() {
         ValidateRequest{kStoreMagic},
         PingRequest{42},
         SetRequest{"/k", "ab"},
+        ListKeysRequest{},  // one: more are in any order
         GetRequest{"/k"},
         CompareSetRequest{"/k", "ab", "cd"},
         AddRequest{"/n", -7},
@@ -49,7 +50,6 @@ std::string golden_requests() {
         QueueLengthRequest{"/q"},
         QueuePopRequest{"/q"},
         BarrierRequest{"/b", 1},
-        ListKeysRequest{},
         WaitRequest{{"/missing"}},
         CancelWaitRequest{},
     };
@@ -62,6 +62,7 @@ std::string golden_requests() {
 const std::string& golden_replies() {
     static const std::string bytes = from_hex(
         "2a000000"
+        "0100000000000000 0200000000000000 2f6b"
         "0200000000000000 6162"
         "0200000000000000 6364"
         "f9ffffffffffffff"
@@ -73,7 +74,6 @@ const std::string& golden_replies() {
         "0100000000000000"
         "0100000000000000 0100000000000000 78"
         "00"
-        "0300000000000000 0200000000000000 2f62 0200000000000000 2f6b 0200000000000000 2f6d"
         "01"
     );
     return bytes;

@@ -56,6 +56,17 @@ TEST_CASE("assignment lets the old value go and may be to itself") {
     CHECK(other.holders() == 2);
 }
 
+TEST_CASE("a value knows the key that it was stored under") {
+    const StoreValue value = StoreValue::named("key", "va", "lue");
+
+    CHECK(value.name() == "key");
+    CHECK(value.view() == "value");
+    CHECK(value.size() == 5);
+    CHECK(StoreValue::named("key", "").name() == "key");
+    CHECK(StoreValue{"value"}.name().empty());
+    CHECK(StoreValue{}.name().empty());
+}
+
 TEST_SUITE_END();
 
 }  // namespace
