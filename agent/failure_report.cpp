@@ -157,8 +157,7 @@ void append_stopped(std::string& out, const std::vector<StoppedWorker>& stopped)
         "stopped",
         all.size() == 1 ? "" : "s",
         ranges_of(all),
-        killed.empty() ? std::string{}
-                       : fmt::format("; killed when the time was over: {}", ranges_of(killed))
+        killed.empty() ? std::string{} : fmt::format("; had to be killed: {}", ranges_of(killed))
     );
 }
 

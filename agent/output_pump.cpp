@@ -302,7 +302,13 @@ void OutputPump::show(Stream& stream, std::string_view bytes) {
     }
     if (target.broken() && !gone_told_) {
         gone_told_ = true;
-        log_.warning("whoever read our output has gone; the job goes on without it");
+        const bool has_gone = target.reason() == std::errc::broken_pipe ||
+                              target.reason() == std::errc::connection_reset;
+        log_.warning(
+            "{}; the job goes on without it",
+            has_gone ? std::string{"whoever read our output has gone"}
+                     : fmt::format("write our output: {}", target.reason().message())
+        );
     }
 }
 

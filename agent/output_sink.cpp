@@ -41,7 +41,7 @@ void OutputSink::choose_way(int fd) {
     struct stat status {};
 
     if (::fstat(fd, &status) != 0) {
-        broken_ = true;
+        give_up(errno);
         return;
     }
     if (S_ISSOCK(status.st_mode)) {
@@ -98,7 +98,7 @@ void OutputSink::flush() {
             wait_for_room();
             break;
         } else if (errno != EINTR) {
-            broken_ = true;
+            give_up(errno);
         }
     }
     compact();
@@ -121,6 +121,11 @@ void OutputSink::pass(std::string_view bytes) {
     flush();
 }
 
+void OutputSink::give_up(int error) {
+    broken_ = true;
+    reason_ = {error, std::generic_category()};
+}
+
 void OutputSink::compact() {
     if (broken_ || empty()) {
         queue_.clear();
@@ -133,7 +138,7 @@ void OutputSink::compact() {
 
 void OutputSink::wait_for_room() {
     if (!poller_.is_open()) {
-        broken_ = true;
+        give_up(EAGAIN);
         return;
     }
     epoll_event interest{};

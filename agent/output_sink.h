@@ -14,6 +14,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace ddprun {
 
@@ -38,8 +39,11 @@ public:
 
     [[nodiscard]] bool empty() const { return written_ == queue_.size(); }
 
-    /// The reader has gone; what is appended is dropped.
+    /// The reader has gone, or writing fails for good; what is appended is dropped.
     [[nodiscard]] bool broken() const { return broken_; }
+
+    /// Why it is broken.
+    [[nodiscard]] std::error_code reason() const { return reason_; }
 
     /// Drops what is queued and says how many bytes that were.
     std::size_t drop();
@@ -50,6 +54,7 @@ private:
     void choose_way(int fd);
     [[nodiscard]] long write_once(const char* data, std::size_t size) const;
     void wait_for_room();
+    void give_up(int error);
     void compact();
 
     boost::asio::posix::stream_descriptor poller_;  ///< an epoll set that holds the target
@@ -62,6 +67,7 @@ private:
     bool waiting_ = false;
     bool was_full_ = false;
     bool broken_ = false;
+    std::error_code reason_;
 };
 
 }  // namespace ddprun

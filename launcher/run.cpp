@@ -79,7 +79,8 @@ struct Identity {
 
 /// A folder of this run alone, also where several nodes have the same folder for logs.
 std::string run_folder(const std::string& folder, const JobId& job, std::uint64_t life) {
-    std::string name{job.value()};
+    constexpr std::size_t kNameBytesMax = 200;  // of an id: most file systems allow 255 with ours
+    std::string name{job.value().substr(0, kNameBytesMax)};
     std::ranges::replace(name, '/', '_');
     // Absolute, for workers that change their folder.
     std::error_code ignored;
@@ -269,12 +270,13 @@ void tell_threads(const AgentSettings& settings, Log& log) {
     const LocalWorldSize workers = settings.info.local_world_size;
     const bool is_open = !settings.omp_num_threads &&
                          !find_variable(core.environment.inherited, worker_env::kOmpNumThreads);
-    if (is_open && workers > LocalWorldSize{1}) {
+    if (is_open) {
         log.info(
-            "OMP_NUM_THREADS={} for each worker: {} CPUs may be used by {} workers",
+            "OMP_NUM_THREADS={} for each worker: {} CPUs may be used by {} worker{}",
             default_threads(core.environment, workers, LocalRank{0}),
             core.environment.allowed_cpus,
-            workers
+            workers,
+            workers == LocalWorldSize{1} ? "" : "s"
         );
     }
 }

@@ -298,6 +298,25 @@ TEST_CASE("the manual page is formatted without a warning") {
     CHECK(formatted.out.find("nproc_per_node") != std::string::npos);
 }
 
+TEST_CASE("the number of threads is said for one worker as for several, unless the user has set it"
+) {
+    const auto run = [](Words options, Words env) {
+        options.insert(options.end(), {"/bin/sh", "-c", "echo $OMP_NUM_THREADS"});
+        return run_command({.argv = ddprun(options), .env = env, .unset_env = {"OMP_NUM_THREADS"}});
+    };
+    const std::string line = "OMP_NUM_THREADS=";
+
+    const CommandResult one = run({"--nproc_per_node=1"}, {});
+    const CommandResult two = run({"--nproc_per_node=2"}, {});
+    const CommandResult set = run({"--nproc_per_node=1", "--omp_num_threads=3"}, {});
+
+    CHECK(one.err.find(line + one.out.substr(0, one.out.find('\n')) + " ") != std::string::npos);
+    CHECK(one.err.find("by 1 worker\n") != std::string::npos);
+    CHECK(two.err.find("by 2 workers\n") != std::string::npos);
+    CHECK(set.out == "3\n");
+    CHECK(set.err.find(line) == std::string::npos);
+}
+
 TEST_CASE("workers are bound to the CPUs of made NUMA nodes, and their plan says so") {
     cpu_set_t mask;
     CPU_ZERO(&mask);

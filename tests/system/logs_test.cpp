@@ -70,6 +70,25 @@ TEST_CASE("latest points to the newest run, and older runs stay") {
     CHECK(read_file(folder.path("latest/attempt_0/0/stdout.log")) == "second\n");
 }
 
+TEST_CASE("a job id of any length and with slashes has a log folder") {
+    const TemporaryFolder folder;
+
+    const CommandResult result = run_command(
+        {.argv = ddprun(
+             {"--rdzv_id=" + std::string(300, 'i') + "/end",
+              "--log_dir=" + folder.path(),
+              "--redirects=3",
+              "/bin/sh",
+              "-c",
+              "echo line"}
+         )}
+    );
+
+    CHECK(result.exit_code == 0);
+    CHECK(result.err.find("log folder") == std::string::npos);
+    CHECK(read_file(folder.path("latest/attempt_0/0/stdout.log")) == "line\n");
+}
+
 TEST_CASE("each attempt has its own folder") {
     const TemporaryFolder folder;
     const CommandResult result = run_command(

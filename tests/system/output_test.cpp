@@ -76,6 +76,19 @@ TEST_CASE("a reader that has gone does not end the job") {
     CHECK(read_file(folder.path("done")) == "done\n");
 }
 
+TEST_CASE("a full disk behind our output does not end the job and is named") {
+    const std::string job =
+        "'" + program("ddprun") + "' --nproc_per_node=2 /bin/sh -c 'echo line; exit 4'";
+    const CommandResult result = run_command({.argv = {"/bin/bash", "-c", job + " > /dev/full"}});
+
+    CHECK(result.exit_code == 4);
+    CHECK_MESSAGE(
+        result.err.find("write our output: No space left on device; the job goes on") !=
+            std::string::npos,
+        result.err
+    );
+}
+
 TEST_CASE("a partial line is shown while its worker waits") {
     const TemporaryFolder folder;
     Command job(

@@ -65,9 +65,7 @@ TEST_CASE("four workers that need longer than the time are killed, all of them")
 
     CHECK_MESSAGE(result.exit_code == 128 + SIGTERM, describe(result) << result.err);
     CHECK(count_of(result.out, "saved") == 0);
-    CHECK_MESSAGE(
-        result.err.find("killed when the time was over: 0-3") != std::string::npos, result.err
-    );
+    CHECK_MESSAGE(result.err.find("had to be killed: 0-3") != std::string::npos, result.err);
     CHECK(job.left_behind() == "");
 }
 

@@ -286,7 +286,7 @@ TEST_SUITE("agent/failure_report") {
             {Rank{0}, false}, {Rank{2}, false}, {Rank{3}, true}, {Rank{4}, false}, {Rank{7}, true}};
 
         CHECK(format_failure_report(JobId{"job"}, end)
-                  .ends_with("  stopped   ranks 0, 2-4, 7; killed when the time was over: 3, 7\n"));
+                  .ends_with("  stopped   ranks 0, 2-4, 7; had to be killed: 3, 7\n"));
     }
 
     TEST_CASE("a signal that dumps core says whether it did") {
