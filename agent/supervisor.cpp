@@ -149,6 +149,11 @@ void Supervisor::Implementation::perform(const agent_action::Send& action) {
 
 void Supervisor::Implementation::perform(const agent_action::BindStore& action) {
     Result<BoundStore> store = settings_.bind_store(action.round, action.address);
+    if (!store && !stores_.empty()) {
+        // A narrow --port_range: the round before has ended, its store may still hold the last one.
+        stores_.clear();
+        store = settings_.bind_store(action.round, action.address);
+    }
     AgentEvent event;
     if (store) {
         stores_[action.round] = std::move(store->owner);

@@ -48,6 +48,24 @@ TEST_CASE("the budget is the job's: after it the first failure's code is the sta
     CHECK(count_of(result.out, "life 3") == 0);
 }
 
+TEST_CASE("a range of one port is enough for all rounds") {
+    const std::string port = free_port();
+
+    const CommandResult result = run_command(
+        {.argv = ddprun(
+             {"--standalone",
+              "--port_range=" + port + "-" + port,
+              "--max_restarts=2",
+              "/bin/sh",
+              "-c",
+              "echo port $MASTER_PORT; exit 4"}
+         )}
+    );
+
+    CHECK_MESSAGE(result.exit_code == 4, describe(result) << result.err);
+    CHECK(count_of(result.out, "port " + port + "\n") == 3);
+}
+
 TEST_CASE("without a budget there is no restart") {
     const CommandResult result =
         run_command({.argv = ddprun({"--standalone", "/bin/sh", "-c", "echo life; exit 4"})});
