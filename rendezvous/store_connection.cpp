@@ -1,6 +1,6 @@
 #include "rendezvous/store_connection.h"
 
-#include "proto/agent_messages.h"
+#include "rendezvous/opening.h"
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
@@ -15,27 +15,14 @@
 
 namespace ddprun {
 
+using Kind = DeadlineQueues::Kind;
+
 namespace {
 
 constexpr std::size_t kGatherMax = 64;  // pieces of one write, well below IOV_MAX
 constexpr std::string_view kHttpAnswer =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n"
     "This port speaks PyTorch's TCPStore protocol, not HTTP.\n";
-
-/// Whether `bytes` begin like an HTTP request: yes, no, or not to be told yet.
-std::optional<bool> is_http(std::string_view bytes) {
-    constexpr auto kMethods = std::to_array<std::string_view>(
-        {"GET ", "HEAD ", "POST ", "PUT ", "DELETE ", "OPTIONS ", "PATCH ", "CONNECT ", "TRACE "}
-    );
-    bool could_be = false;
-    for (const std::string_view method : kMethods) {
-        if (bytes.starts_with(method)) {
-            return true;
-        }
-        could_be = could_be || method.starts_with(bytes);
-    }
-    return could_be ? std::nullopt : std::optional{false};
-}
 
 /// Sends what the socket takes of the first pieces; what send() returns.
 ssize_t send_front(int fd, const ReplyBuffer& replies) {
@@ -61,7 +48,7 @@ StoreConnection::StoreConnection(Accepted accepted, ClientId id, StoreConnection
       host_(&host) {}
 
 void StoreConnection::start() {
-    host_->set_deadline(*this, StoreConnectionHost::Deadline::handshake);
+    host_->deadlines().set(*this, Kind::handshake);
     wanted_.to_read = true;
     if (!host_->readiness().add(socket_.get(), *this, wanted_)) {
         close("the kernel has no room to watch one more socket");
@@ -169,20 +156,19 @@ bool StoreConnection::holds_too_much() const {
 }
 
 void StoreConnection::update_partial_deadlines(bool is_partial) {
-    using enum StoreConnectionHost::Deadline;
     if (!is_validated_) {
         return;  // the handshake's deadline stands
     }
     if (is_partial) {
-        host_->set_deadline(*this, progress);
-        if (!deadlines[static_cast<std::size_t>(request)].is_set) {
-            host_->set_deadline(*this, request);
+        expect_progress();
+        if (!has_deadline(Kind::request)) {
+            host_->deadlines().set(*this, Kind::request);
         }
         return;
     }
-    host_->clear_deadline(*this, request);
+    host_->deadlines().clear(*this, Kind::request);
     if (unsent_.empty()) {
-        host_->clear_deadline(*this, progress);
+        host_->deadlines().clear(*this, Kind::progress);
     }
 }
 
@@ -227,42 +213,28 @@ std::size_t StoreConnection::handle_requests(std::string_view bytes) {
     return used;
 }
 
-/// Which dialect the first bytes are; true when the store's requests follow.
+/// Which dialect the first bytes are; true when the store's requests follow. What isn't served here
+/// is a stranger's.
 bool StoreConnection::handle_opening(std::string_view bytes) {
-    if (bytes.front() == '\0' && host_->options().serve_store) {
-        return is_greeting(bytes);
-    }
-    if (bytes.front() == kAgentMagic[0] && host_->options().on_agent) {
-        host_->hand_over(*this, host_->options().on_agent, bytes);
+    const StoreServerOptions& options = host_->options();
+    const Opening opening = opening_of(bytes);
+    if (opening == Opening::incomplete) {
         return false;
     }
-    const std::optional<bool> http = is_http(bytes);
-    if (!http) {
-        return false;  // more bytes will tell
-    }
-    if (*http && host_->options().on_http) {
-        host_->hand_over(*this, host_->options().on_http, bytes);
-        return false;
-    }
-    if (*http) {
-        answer_http();
-        return false;
-    }
-    ++host_->counters().closed_handshake;
-    close("neither a store's client nor an agent");
-    return false;
-}
-
-/// The first bytes are those of a VALIDATE, as far as they go; a wrong one ends the connection at
-/// once, whatever might follow it.
-bool StoreConnection::is_greeting(std::string_view bytes) {
-    std::string greeting;
-    encode_request(ValidateRequest{kStoreMagic}, greeting);
-    if (bytes.starts_with(greeting) || std::string_view{greeting}.starts_with(bytes)) {
+    if (opening == Opening::store && options.serve_store) {
         return true;
     }
-    ++host_->counters().closed_handshake;
-    close("wrong magic number");
+    if (opening == Opening::agent && options.on_agent) {
+        host_->hand_over(*this, options.on_agent, bytes);
+    } else if (opening == Opening::http && options.on_http) {
+        host_->hand_over(*this, options.on_http, bytes);
+    } else if (opening == Opening::http) {
+        answer_http();
+    } else {
+        ++host_->counters().closed_handshake;
+        const bool is_client = opening == Opening::wrong_magic && options.serve_store;
+        close(is_client ? "wrong magic number" : "neither a store's client nor an agent");
+    }
     return false;
 }
 
@@ -291,7 +263,7 @@ bool StoreConnection::handle_request(std::string_view request) {
     if (is_first) {
         is_validated_ = true;
         --host_->counters().unvalidated;
-        host_->clear_deadline(*this, StoreConnectionHost::Deadline::handshake);
+        host_->deadlines().clear(*this, Kind::handshake);
     }
     return true;
 }
@@ -316,7 +288,7 @@ void StoreConnection::flush() {
     if (is_finishing_) {
         close({});
     } else if (partial_.empty()) {
-        host_->clear_deadline(*this, StoreConnectionHost::Deadline::progress);
+        host_->deadlines().clear(*this, Kind::progress);
     }
 }
 
@@ -348,12 +320,29 @@ void StoreConnection::wait_writable() {
     }
     is_writing_ = true;
     unacknowledged_.reset();  // it may have become more
-    if (!deadlines[static_cast<std::size_t>(StoreConnectionHost::Deadline::progress)].is_set) {
-        host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
+    if (!has_deadline(Kind::progress)) {
+        expect_progress();
     }
     want();
 }
 
+void StoreConnection::expect_progress() {
+    looks_ = 0;
+    host_->deadlines().set(*this, Kind::progress);
+}
+
+bool StoreConnection::is_going_on() {
+    const int looks = has_moved() ? 0 : looks_ + 1;
+    if (looks >= limits::kProgressLooks) {
+        return false;
+    }
+    expect_progress();
+    looks_ = looks;
+    return true;
+}
+
+/// The client has taken some of its replies since the last look: a slow one takes long to make so
+/// much room in the kernel's buffer that we can write again.
 bool StoreConnection::has_moved() {
     int bytes = 0;
     if (unsent_.empty() || ::ioctl(socket_.get(), SIOCOUTQ, &bytes) != 0) {
@@ -365,7 +354,7 @@ bool StoreConnection::has_moved() {
 
 void StoreConnection::on_writable() {
     is_writing_ = false;
-    host_->set_deadline(*this, StoreConnectionHost::Deadline::progress);
+    expect_progress();
     flush();
     if (host_ != nullptr) {
         host_->note_memory();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "proto/store_parser.h"
+#include "rendezvous/deadline_queues.h"
 #include "rendezvous/kv_state.h"
 #include "rendezvous/listen_socket.h"
 #include "rendezvous/readiness.h"
@@ -11,10 +12,7 @@
 
 #include <boost/asio/ip/tcp.hpp>
 
-#include <chrono>
 #include <cstddef>
-#include <list>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,12 +24,6 @@ class StoreConnection;
 /// What a connection needs of its server.
 class StoreConnectionHost {
 public:
-    using Clock = std::chrono::steady_clock;
-    using Queue = std::list<StoreConnection*>;
-
-    /// Kinds of deadlines; each is a queue in order of time.
-    enum class Deadline : std::uint8_t { handshake, progress, request };
-
     virtual ~StoreConnectionHost() = default;
 
     [[nodiscard]] virtual Readiness& readiness() = 0;
@@ -44,9 +36,7 @@ public:
     /// Applies a whole request; its effects on others are carried out, the reply is the caller's.
     virtual void apply(ClientId client, std::string_view request, KvEffects& effects) = 0;
 
-    /// (Re)starts the deadline of this kind for the connection, or ends it.
-    virtual void set_deadline(StoreConnection& connection, Deadline deadline) = 0;
-    virtual void clear_deadline(StoreConnection& connection, Deadline deadline) = 0;
+    [[nodiscard]] virtual DeadlineQueues& deadlines() = 0;
 
     /// The connection speaks another dialect: its socket goes to `handover`.
     virtual void hand_over(
@@ -62,10 +52,8 @@ public:
     virtual void closed(StoreConnection& connection, std::string_view reason) = 0;
 };
 
-class StoreConnection final : public Readiness::Watcher {
+class StoreConnection final : public Readiness::Watcher, public DeadlineQueues::Member {
 public:
-    using Clock = StoreConnectionHost::Clock;
-
     StoreConnection(Accepted accepted, ClientId id, StoreConnectionHost& host);
     StoreConnection(const StoreConnection&) = delete;
     StoreConnection& operator=(const StoreConnection&) = delete;
@@ -100,31 +88,22 @@ public:
         return text.substr(has_brackets ? 1 : 0, port - (has_brackets ? 2 : 0)) == address;
     }
 
-    /// The client has taken some of its replies since the last look: a slow one takes long to make
-    /// so much room in the kernel's buffer that we can write again.
-    [[nodiscard]] bool has_moved();
+    /// At the deadline for progress: it takes its replies slowly, or has time left. Sets the
+    /// deadline anew where it holds.
+    [[nodiscard]] bool is_going_on();
 
     [[nodiscard]] bool is_validated() const { return is_validated_; }
-
-    struct DeadlineSlot {
-        bool is_set = false;
-        Clock::time_point at;
-        StoreConnectionHost::Queue::iterator place;
-        int looks = 0;  ///< in a row that saw no progress
-    };
-
-    /// The host's, one per kind.
-    DeadlineSlot deadlines[3];
 
 private:
     void on_readable();
     void on_writable();
     void want();
+    void expect_progress();
+    [[nodiscard]] bool has_moved();
     void wait_writable();
     void take(std::string_view bytes);
     std::size_t handle_requests(std::string_view bytes);
     bool handle_opening(std::string_view bytes);
-    bool is_greeting(std::string_view bytes);
     void answer_http();
     void keep_partial(std::string_view rest);
     [[nodiscard]] bool holds_too_much() const;
@@ -146,6 +125,7 @@ private:
     std::size_t turn_requests_ = 0;      ///< handled in this turn of the loop
     std::size_t turn_replies_ = 0;       ///< bytes of replies made in it
     std::size_t unsent_counted_ = 0;     ///< what of unsent_ the counters hold
+    int looks_ = 0;                      ///< in a row, at the deadline, that saw no progress
     std::optional<int> unacknowledged_;  ///< bytes in the kernel's buffer at the last look
     bool is_validated_ = false;
     bool is_writing_ = false;  ///< waits for room in the socket's buffer

@@ -1,7 +1,8 @@
 #include "rendezvous/store_server.h"
 
 #include "rendezvous/block_pool.h"
-#include "rendezvous/heap_use.h"
+#include "rendezvous/connection_source.h"
+#include "rendezvous/heap_trimmer.h"
 #include "rendezvous/line_limit.h"
 #include "rendezvous/listen_socket.h"
 #include "rendezvous/readiness.h"
@@ -10,10 +11,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <fmt/format.h>
-
-#include <fcntl.h>
-#include <malloc.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -28,6 +25,21 @@ namespace asio = boost::asio;
 using asio::ip::tcp;
 using boost::system::error_code;
 
+namespace {
+
+/// That of the next look at the client, where there are several.
+std::array<DeadlineQueues::Clock::duration, DeadlineQueues::kKinds> lengths_of(
+    const StoreDeadlines& deadlines
+) {
+    return {
+        deadlines.handshake,
+        DeadlineQueues::Clock::duration{deadlines.progress} / limits::kProgressLooks,
+        deadlines.request,
+    };
+}
+
+}  // namespace
+
 class StoreServer::Implementation final : public StoreConnectionHost,
                                           public std::enable_shared_from_this<Implementation> {
 public:
@@ -41,29 +53,33 @@ public:
         : io_context_(io_context),
           options_(std::move(options)),
           log_(log),
-          acceptors_(std::move(acceptors)),
+          source_(std::make_shared<ConnectionSource>(
+              std::move(acceptors),
+              ConnectionSource::Handlers{
+                  [this](Accepted accepted) { admit(std::move(accepted)); },
+                  [this] { note_turned_away(); },
+              }
+          )),
           readiness_(std::move(readiness)),
           state_(options_.kv_limits),
-          timer_(io_context),
+          deadlines_(std::make_shared<DeadlineQueues>(
+              io_context,
+              lengths_of(options_.deadlines),
+              DeadlineQueues::Handlers{
+                  [this](DeadlineQueues::Member& member, DeadlineQueues::Kind kind) {
+                      on_late(static_cast<StoreConnection&>(member), kind);
+                  },
+                  [this](Clock::time_point now) { return expire(now); },
+              }
+          )),
           stop_timer_(io_context),
-          trim_timer_(io_context),
-          read_buffer_(limits::kReadChunkBytes, '\0'),
-          reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+          trimmer_(std::make_shared<HeapTrimmer>(io_context)),
+          read_buffer_(limits::kReadChunkBytes, '\0') {}
 
-    ~Implementation() override {
-        if (reserve_ >= 0) {
-            ::close(reserve_);
-        }
-    }
-
-    void start() {
-        for (tcp::acceptor& acceptor : acceptors_) {
-            wait_acceptable(acceptor);
-        }
-    }
+    void start() { source_->start(); }
 
     void shut_down() {
-        close_acceptors();
+        source_->close();
         done_ = {};
         close_connections();
         end_waits();
@@ -78,7 +94,7 @@ public:
 
     void stop(std::function<void()> done) {
         done_ = std::move(done);
-        close_acceptors();
+        source_->close();
         stop_timer_.expires_after(options_.deadlines.stop);
         stop_timer_.async_wait([weak = weak_from_this()](const error_code& error) {
             const auto self = weak.lock();
@@ -96,12 +112,7 @@ public:
         finish_if_empty();
     }
 
-    [[nodiscard]] tcp::endpoint endpoint() const { return endpoint_; }
-
-    void remember_endpoint() {
-        error_code ignored;  // a bound socket has an address
-        endpoint_ = acceptors_.front().local_endpoint(ignored);
-    }
+    [[nodiscard]] const tcp::endpoint& endpoint() const { return source_->endpoint(); }
 
     [[nodiscard]] const KvCounters& kv_counters() const { return state_.counters(); }
 
@@ -115,9 +126,9 @@ public:
 
     StoreCounters& counters() override { return counters_; }
 
+    DeadlineQueues& deadlines() override { return *deadlines_; }
+
     void apply(ClientId client, std::string_view request, KvEffects& effects) override;
-    void set_deadline(StoreConnection& connection, Deadline deadline) override;
-    void clear_deadline(StoreConnection& connection, Deadline deadline) override;
     void hand_over(
         StoreConnection& connection,
         const StoreServerOptions::Handover& handover,
@@ -127,96 +138,48 @@ public:
     void closed(StoreConnection& connection, std::string_view reason) override;
 
 private:
-    void wait_acceptable(tcp::acceptor& acceptor);
-    void accept_some(tcp::acceptor& acceptor);
-    void turn_away(tcp::acceptor& acceptor);
+    using Clock = DeadlineQueues::Clock;
+
     void admit(Accepted accepted);
-    void close_acceptors();
+    void note_turned_away();
     void log_closed(const StoreConnection& connection, std::string_view reason);
     void close_connections();
-    void arm_timer();
-    void on_timer();
-    bool is_going_on(StoreConnection& connection);
-    void arm_trim();
+    void on_late(StoreConnection& connection, DeadlineQueues::Kind kind);
+    std::optional<Clock::time_point> expire(Clock::time_point now);
     void keep_for_a_while(std::shared_ptr<StoreConnection> connection);
     void end_waits();
     void finish_if_empty();
     [[nodiscard]] bool is_of_round(ClientId client) const;
-    [[nodiscard]] Clock::duration length_of(Deadline deadline) const;
 
     asio::io_context& io_context_;
     StoreServerOptions options_;
     Log& log_;
-    std::vector<tcp::acceptor> acceptors_;
+    std::shared_ptr<ConnectionSource> source_;
     std::shared_ptr<Readiness> readiness_;
-    tcp::endpoint endpoint_;
     KvState state_;
     StoreCounters counters_;
     std::shared_ptr<BlockPool> connection_blocks_ = std::make_shared<BlockPool>();
     std::unordered_map<ClientId, std::shared_ptr<StoreConnection>> connections_;
     std::vector<std::shared_ptr<StoreConnection>> gone_;  ///< in this turn of the loop
     std::uint64_t last_id_ = 0;
-    std::array<Queue, 3> queues_;  ///< by kind of deadline, each in order of time
-    asio::steady_timer timer_;
+    std::shared_ptr<DeadlineQueues> deadlines_;
     asio::steady_timer stop_timer_;
-    std::optional<Clock::time_point> timer_at_;
-    HeapUse heap_use_;
-    asio::steady_timer trim_timer_;
-    bool is_trim_armed_ = false;
+    std::shared_ptr<HeapTrimmer> trimmer_;
     std::string read_buffer_;
     LineLimit closed_lines_{limits::kClosedLinesMax, limits::kClosedLinesTime};
-    int reserve_;  ///< given up for a moment to turn a connection away when no other is left
     std::function<void()> done_;
     std::optional<std::vector<std::string>> round_addresses_;  ///< who may use the store
 };
 
 // ---- accepting
 
-void StoreServer::Implementation::wait_acceptable(tcp::acceptor& acceptor) {
-    acceptor.async_wait(
-        tcp::acceptor::wait_read,
-        [weak = weak_from_this(), &acceptor](const error_code& error) {
-            const auto self = weak.lock();
-            if (error || self == nullptr || !acceptor.is_open()) {
-                return;
-            }
-            self->accept_some(acceptor);
-            if (acceptor.is_open()) {
-                self->wait_acceptable(acceptor);
-            }
-        }
-    );
-}
-
-void StoreServer::Implementation::accept_some(tcp::acceptor& acceptor) {
-    for (int accepts = 0; accepts < limits::kAcceptsPerTurnMax; ++accepts) {
-        auto accepted = accept_from(acceptor);
-        if (!accepted) {
-            if (accepted.error().code == Errc::connection_lost) {
-                continue;
-            }
-            if (accepted.error().code == Errc::limit_exceeded) {
-                turn_away(acceptor);
-            }
-            return;
-        }
-        admit(std::move(*accepted));
-    }
-}
-
-/// No descriptor is left: without this the connection would stay in the queue and wake us for ever.
-void StoreServer::Implementation::turn_away(tcp::acceptor& acceptor) {
-    if (reserve_ >= 0) {
-        ::close(reserve_);
-        static_cast<void>(accept_from(acceptor));  // closed at once by its destructor
-        reserve_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    }
+void StoreServer::Implementation::note_turned_away() {
     if (++counters_.refused_full > 1) {
         return;  // said once; the counter tells how often
     }
     log_.warning(
         "store port={}: a connection was turned away: no descriptor is left (try: ulimit -n)",
-        endpoint_.port()
+        endpoint().port()
     );
 }
 
@@ -227,7 +190,7 @@ void StoreServer::Implementation::admit(Accepted accepted) {
         ++counters_.refused_full;
         log_.debug(
             "store port={} peer={}: turned away, too many connections",
-            endpoint_.port(),
+            endpoint().port(),
             text_of(accepted.peer)
         );
         return;
@@ -240,13 +203,6 @@ void StoreServer::Implementation::admit(Accepted accepted) {
     counters_.connections = connections_.size();
     ++counters_.unvalidated;
     connection->start();
-}
-
-void StoreServer::Implementation::close_acceptors() {
-    for (tcp::acceptor& acceptor : acceptors_) {
-        error_code ignored;  // closing frees the descriptor whatever it says
-        acceptor.close(ignored);
-    }
 }
 
 // ---- connections
@@ -308,7 +264,7 @@ void StoreServer::Implementation::hand_over(
     if (error) {
         log_.warning(
             "store port={} peer={}: closed: {}",
-            endpoint_.port(),
+            endpoint().port(),
             text_of(taken.peer),
             error.message()
         );
@@ -341,14 +297,9 @@ void StoreServer::Implementation::closed(StoreConnection& connection, std::strin
     if (!reason.empty()) {
         log_closed(connection, reason);
     }
-    for (const Deadline deadline : {Deadline::handshake, Deadline::progress, Deadline::request}) {
-        clear_deadline(connection, deadline);
-    }
+    deadlines_->clear_all(connection);
     state_.client_gone(connection.id(), Clock::now());
-    const auto expiry = state_.next_expiry();
-    if (expiry && (!timer_at_ || *expiry < *timer_at_)) {
-        arm_timer();
-    }
+    deadlines_->wake_by(state_.next_expiry());
     counters_.unvalidated -= connection.is_validated() ? 0 : 1;
     const auto found = connections_.find(connection.id());
     keep_for_a_while(std::move(found->second));
@@ -361,9 +312,9 @@ void StoreServer::Implementation::closed(StoreConnection& connection, std::strin
 /// Nothing of ours keeps the loop from running out of work.
 void StoreServer::Implementation::end_waits() {
     readiness_->close();
-    timer_.cancel();
+    deadlines_->close();
     stop_timer_.cancel();
-    trim_timer_.cancel();
+    trimmer_->close();
 }
 
 void StoreServer::Implementation::log_closed(
@@ -376,7 +327,7 @@ void StoreServer::Implementation::log_closed(
     }
     log_.info(
         "store port={} peer={}: closed: {}{}",
-        endpoint_.port(),
+        endpoint().port(),
         connection.peer(),
         reason,
         *left_out > 0 ? fmt::format("; before it {} more, without a line each", *left_out) : ""
@@ -392,96 +343,25 @@ void StoreServer::Implementation::finish_if_empty() {
 
 // ---- deadlines
 
-/// That of the next look at the client, where there are several.
-StoreConnectionHost::Clock::duration StoreServer::Implementation::length_of(Deadline deadline
-) const {
-    switch (deadline) {
-        case Deadline::handshake: return options_.deadlines.handshake;
-        case Deadline::progress:
-            return Clock::duration{options_.deadlines.progress} / limits::kProgressLooks;
-        case Deadline::request: return options_.deadlines.request;
-    }
-    return options_.deadlines.request;
-}
-
-void StoreServer::Implementation::set_deadline(StoreConnection& connection, Deadline deadline) {
-    clear_deadline(connection, deadline);
-    const auto index = static_cast<std::size_t>(deadline);
-    StoreConnection::DeadlineSlot& slot = connection.deadlines[index];
-    slot.at = Clock::now() + length_of(deadline);
-    slot.place = queues_[index].insert(queues_[index].end(), &connection);
-    slot.is_set = true;
-    slot.looks = 0;
-    if (!timer_at_ || slot.at < *timer_at_) {
-        arm_timer();
-    }
-}
-
-void StoreServer::Implementation::clear_deadline(StoreConnection& connection, Deadline deadline) {
-    const auto index = static_cast<std::size_t>(deadline);
-    StoreConnection::DeadlineSlot& slot = connection.deadlines[index];
-    if (slot.is_set) {
-        queues_[index].erase(slot.place);
-        slot.is_set = false;
-    }
-}
-
-void StoreServer::Implementation::arm_timer() {
-    std::optional<Clock::time_point> earliest = state_.next_expiry();
-    for (std::size_t index = 0; index < queues_.size(); ++index) {
-        if (!queues_[index].empty()) {
-            const Clock::time_point at = queues_[index].front()->deadlines[index].at;
-            earliest = earliest ? std::min(*earliest, at) : at;
-        }
-    }
-    timer_at_ = earliest;
-    if (!earliest) {
+void StoreServer::Implementation::on_late(StoreConnection& connection, DeadlineQueues::Kind kind) {
+    using enum DeadlineQueues::Kind;
+    if (kind == progress && connection.is_going_on()) {
         return;
     }
-    timer_.expires_at(*earliest);
-    timer_.async_wait([weak = weak_from_this()](const error_code& error) {
-        const auto self = weak.lock();
-        if (!error && self != nullptr) {
-            self->on_timer();
-        }
-    });
+    ++(kind == handshake ? counters_.closed_handshake : counters_.closed_stalled);
+    switch (kind) {
+        case handshake: connection.close("it didn't say what it is in time"); return;
+        case progress: connection.close("no progress in a request or in taking a reply"); return;
+        case request: connection.close("a request took too long as a whole"); return;
+    }
 }
 
-/// A look at one that made no progress that we know of: it may take its replies slowly, or have
-/// time left.
-bool StoreServer::Implementation::is_going_on(StoreConnection& connection) {
-    StoreConnection::DeadlineSlot& slot =
-        connection.deadlines[static_cast<std::size_t>(Deadline::progress)];
-    const int looks = connection.has_moved() ? 0 : slot.looks + 1;
-    if (looks >= limits::kProgressLooks) {
-        return false;
-    }
-    set_deadline(connection, Deadline::progress);
-    slot.looks = looks;
-    return true;
-}
-
-void StoreServer::Implementation::on_timer() {
-    const Clock::time_point now = Clock::now();
-    constexpr std::array<std::string_view, 3> kReasons{
-        "it didn't say what it is in time",
-        "no progress in a request or in taking a reply",
-        "a request took too long as a whole",
-    };
-    for (std::size_t index = 0; index < queues_.size(); ++index) {
-        while (!queues_[index].empty() && queues_[index].front()->deadlines[index].at <= now) {
-            StoreConnection& late = *queues_[index].front();
-            if (index == static_cast<std::size_t>(Deadline::progress) && is_going_on(late)) {
-                continue;
-            }
-            const bool is_handshake = index == static_cast<std::size_t>(Deadline::handshake);
-            ++(is_handshake ? counters_.closed_handshake : counters_.closed_stalled);
-            late.close(kReasons[index]);
-        }
-    }
+std::optional<DeadlineQueues::Clock::time_point> StoreServer::Implementation::expire(
+    Clock::time_point now
+) {
     state_.expire(now);
     note_memory();
-    arm_timer();
+    return state_.next_expiry();
 }
 
 // ---- memory
@@ -493,33 +373,11 @@ void StoreServer::Implementation::note_memory() {
     constexpr std::size_t kConnectionPieces = 4;
     const KvCounters& state = state_.counters();
     const std::size_t small = state.keys + state.queues + 2 * state.registrations;
-    heap_use_.holds(
+    trimmer_->holds(
         state.bytes + kKeyBytes * small + kConnectionBytes * counters_.connections +
             counters_.partial_bytes + counters_.unsent_bytes,
         small + kConnectionPieces * counters_.connections
     );
-    if (heap_use_.is_due() && !is_trim_armed_) {
-        arm_trim();
-    }
-}
-
-/// A little later, so that a crowd that leaves counts once.
-void StoreServer::Implementation::arm_trim() {
-    is_trim_armed_ = true;
-    trim_timer_.expires_after(limits::kTrimDelay);
-    trim_timer_.async_wait([weak = weak_from_this()](const error_code& error) {
-        const auto self = weak.lock();
-        if (error || self == nullptr) {
-            return;
-        }
-        self->is_trim_armed_ = false;
-        if (self->heap_use_.is_due()) {
-            self->heap_use_.trimmed();
-#ifdef __GLIBC__
-            ::malloc_trim(0);
-#endif
-        }
-    });
 }
 
 // ---- the public face
@@ -555,7 +413,6 @@ Result<std::unique_ptr<StoreServer>> StoreServer::listen(
     auto implementation = std::make_shared<Implementation>(
         io_context, std::move(options), log, std::move(*acceptors), std::move(*readiness)
     );
-    implementation->remember_endpoint();
     implementation->start();
     return std::unique_ptr<StoreServer>{new StoreServer{std::move(implementation)}};
 }
