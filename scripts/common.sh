@@ -39,7 +39,7 @@ site_packages() {
 }
 
 # version_at_least A B: A >= B for dotted numbers.
-version_at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+version_at_least() { [ "$(printf '%s\n' "$2" "$1" | sort -V | sed -n 1p)" = "$2" ]; }
 
 # remembered KEY: what setup wrote under that name, empty where it wrote nothing.
 remembered() {

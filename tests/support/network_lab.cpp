@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <utility>
@@ -30,6 +31,33 @@ bool bind_over(const std::string& source, const char* target) {
     return ::mount(source.c_str(), target, nullptr, MS_BIND, nullptr) == 0;
 }
 
+/// What is mounted from now on stays in this process's namespace. In a chroot, whose root is no
+/// mount that could be made private, that depends on what is above it: mounts_stay_private() tries
+/// it.
+bool make_mounts_private() {
+    return ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 || errno == EINVAL;
+}
+
+/// Whether a mount in a child's namespace is not seen in ours.
+bool mounts_stay_private() {
+    const TemporaryFolder folder;
+    const std::string covering = folder.file("covering", "covering");
+    const std::string covered = folder.file("covered", "covered");
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const bool is_bound = ::unshare(kNamespaces) == 0 && make_mounts_private() &&
+                              bind_over(covering, covered.c_str());
+        ::_exit(is_bound ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    const bool is_private = read_file(covered) == "covered";
+    if (!is_private) {
+        ::umount2(covered.c_str(), MNT_DETACH);
+    }
+    return status == 0 && is_private;
+}
+
 /// In the child that is to keep a node; the step that failed, or null.
 const char* become_node(const std::string& host, const std::string& folder) {
     if (::unshare(kNamespaces) != 0) {
@@ -38,7 +66,7 @@ const char* become_node(const std::string& host, const std::string& folder) {
     if (::sethostname(host.data(), host.size()) != 0) {
         return "sethostname";
     }
-    if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) {
+    if (!make_mounts_private()) {
         return "make mounts private";
     }
     const std::string hosts = fmt::format("{}/{}.hosts", folder, host);
@@ -78,6 +106,9 @@ std::string NetworkLab::unavailable() {
     ::waitpid(child, &status, 0);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         return fmt::format("no network namespaces: {}", std::strerror(WEXITSTATUS(status)));
+    }
+    if (!mounts_stay_private()) {
+        return "mounts in a namespace of our own would be seen outside of it";
     }
     const CommandResult tool = run_command({.argv = {"ip", "-V"}});
     return tool.exit_code == 0 ? "" : "there is no ip (package iproute2)";

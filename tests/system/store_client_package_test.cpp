@@ -53,6 +53,8 @@ TEST_CASE("a project that finds the installed package builds the documented exam
          source,
          "-B",
          source + "/build",
+         "-G",
+         DDPRUN_GENERATOR,
          "-DCMAKE_CXX_COMPILER=" DDPRUN_CXX,
          "-DCMAKE_PREFIX_PATH=" + prefix}
     );
