@@ -157,7 +157,7 @@ NetworkLab::~NetworkLab() {
             ::kill(keeper.pid, SIGKILL);
             ::waitpid(keeper.pid, nullptr, 0);
         }
-        for (const int fd : {keeper.net, keeper.uts, keeper.mnt}) {
+        for (const int fd : {keeper.net, keeper.uts, keeper.mnt, keeper.root}) {
             ::close(fd);
         }
     }
@@ -191,7 +191,9 @@ NetworkLab::Keeper NetworkLab::keep(const std::string& host) const {
     keeper.net = open_namespace(keeper.pid, "net");
     keeper.uts = open_namespace(keeper.pid, "uts");
     keeper.mnt = open_namespace(keeper.pid, "mnt");
-    REQUIRE((keeper.net >= 0 && keeper.uts >= 0 && keeper.mnt >= 0));
+    keeper.root =
+        ::open(fmt::format("/proc/{}/root", keeper.pid).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    REQUIRE((keeper.net >= 0 && keeper.uts >= 0 && keeper.mnt >= 0 && keeper.root >= 0));
     return keeper;
 }
 
@@ -200,7 +202,8 @@ CommandOptions NetworkLab::inside(const Keeper& keeper, std::vector<std::string>
     options.argv = std::move(argv);
     options.in_child = [keeper] {
         if (::setns(keeper.net, CLONE_NEWNET) != 0 || ::setns(keeper.uts, CLONE_NEWUTS) != 0 ||
-            ::setns(keeper.mnt, CLONE_NEWNS) != 0) {
+            ::setns(keeper.mnt, CLONE_NEWNS) != 0 || ::fchdir(keeper.root) != 0 ||
+            ::chroot(".") != 0) {  // a mount namespace begins at the machine's own root
             ::_exit(125);
         }
     };

@@ -61,6 +61,7 @@ private:
         int net = -1;
         int uts = -1;
         int mnt = -1;
+        int root = -1;
     };
 
     [[nodiscard]] Keeper keep(const std::string& host) const;
