@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace ddprun {
 
@@ -102,7 +103,8 @@ void OutputSink::flush() {
         }
     }
     compact();
-    if (was_full_ && !full()) {
+    const bool is_emptied = std::exchange(has_waited_, waiting_) && !waiting_;
+    if (is_emptied || (was_full_ && !full())) {
         was_full_ = false;
         on_room_();
     }

@@ -20,7 +20,8 @@ namespace ddprun {
 
 class OutputSink {
 public:
-    /// `on_room` is called whenever a full queue has room again.
+    /// `on_room` is called whenever a full queue has room again, and when one that had to wait is
+    /// empty.
     OutputSink(boost::asio::io_context& io_context, int fd, std::function<void()> on_room);
     OutputSink(const OutputSink&) = delete;
     OutputSink& operator=(const OutputSink&) = delete;
@@ -66,6 +67,7 @@ private:
     std::size_t written_ = 0;
     bool waiting_ = false;
     bool was_full_ = false;
+    bool has_waited_ = false;
     bool broken_ = false;
     std::error_code reason_;
 };
