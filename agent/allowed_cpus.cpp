@@ -43,8 +43,9 @@ std::optional<std::int32_t> cpus_of_quota(std::string_view cpu_max) {
 
 std::int32_t allowed_cpus() {
     std::int32_t cpus = std::max(1, static_cast<std::int32_t>(affinity_of_this_process().size()));
+    const OwnCgroups groups;
     for (const bool version_2 : {true, false}) {
-        const auto group = find_cgroup(version_2 ? "" : "cpu");
+        const auto group = groups.find(version_2 ? "" : "cpu");
         if (const auto quota = quota_below(group, version_2)) {
             cpus = std::min(cpus, *quota);
         }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 namespace ddprun {
 
@@ -45,31 +46,39 @@ std::optional<Mount> mount_of_line(const std::string& line, std::string_view con
     return mount;
 }
 
-std::optional<Mount> find_mount(std::string_view controller, const std::string& root) {
-    std::ifstream mounts(root + "/proc/self/mountinfo");
-    for (std::string line; std::getline(mounts, line);) {
-        if (auto mount = mount_of_line(line, controller)) {
-            return mount;
+/// "4:memory:/a/b", "0::/a/b" for version 2: the path, where it is wanted.
+std::optional<std::string> group_of_line(const std::string& line, std::string_view controller) {
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) {
+        return std::nullopt;
+    }
+    const std::string_view names = std::string_view{line}.substr(first + 1, second - first - 1);
+    const bool is_wanted = controller.empty() ? names.empty() : has_item(names, controller);
+    return is_wanted ? std::optional{line.substr(second + 1)} : std::nullopt;
+}
+
+/// What `find` gives for the first of the lines that it gives something for.
+template <class Find>
+auto first_of(const std::vector<std::string>& lines, std::string_view controller, Find find)
+    -> decltype(find(lines.front(), controller)) {
+    for (const std::string& line : lines) {
+        if (auto found = find(line, controller)) {
+            return found;
         }
     }
     return std::nullopt;
 }
 
-/// "4:memory:/a/b", "0::/a/b" for version 2.
-std::optional<std::string> find_group(std::string_view controller, const std::string& root) {
-    std::ifstream groups(root + "/proc/self/cgroup");
-    for (std::string line; std::getline(groups, line);) {
-        const std::size_t first = line.find(':');
-        const std::size_t second = line.find(':', first + 1);
-        if (first == std::string::npos || second == std::string::npos) {
-            continue;
-        }
-        const std::string_view names = std::string_view{line}.substr(first + 1, second - first - 1);
-        if (controller.empty() ? names.empty() : has_item(names, controller)) {
-            return line.substr(second + 1);
+std::vector<std::string> lines_with(const std::string& path, std::string_view word) {
+    std::vector<std::string> lines;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) {
+        if (line.find(word) != std::string::npos) {
+            lines.push_back(line);
         }
     }
-    return std::nullopt;
+    return lines;
 }
 
 }  // namespace
@@ -82,9 +91,14 @@ std::optional<Cgroup> Cgroup::parent() const {
     return Cgroup{mount, group.substr(0, slash)};
 }
 
-std::optional<Cgroup> find_cgroup(std::string_view controller, const std::string& root) {
-    const std::optional<Mount> mount = find_mount(controller, root);
-    std::optional<std::string> group = find_group(controller, root);
+OwnCgroups::OwnCgroups(std::string root)
+    : root_(std::move(root)),
+      mounts_(lines_with(root_ + "/proc/self/mountinfo", " - cgroup")),
+      groups_(lines_with(root_ + "/proc/self/cgroup", ":")) {}
+
+std::optional<Cgroup> OwnCgroups::find(std::string_view controller) const {
+    const std::optional<Mount> mount = first_of(mounts_, controller, mount_of_line);
+    std::optional<std::string> group = first_of(groups_, controller, group_of_line);
     if (!mount || !group) {
         return std::nullopt;
     }
@@ -95,7 +109,7 @@ std::optional<Cgroup> find_cgroup(std::string_view controller, const std::string
     if (*group == "/") {
         group->clear();
     }
-    return Cgroup{root + mount->point, std::move(*group)};
+    return Cgroup{root_ + mount->point, std::move(*group)};
 }
 
 }  // namespace ddprun

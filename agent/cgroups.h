@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace ddprun {
 
@@ -18,10 +19,20 @@ struct Cgroup {
     [[nodiscard]] std::optional<Cgroup> parent() const;
 };
 
-/// Our group in the hierarchy of version 1 that has `controller`, or of version 2 for "". `root`
-/// precedes every path that is read and every mount point: empty but in tests.
-[[nodiscard]] std::optional<Cgroup> find_cgroup(
-    std::string_view controller, const std::string& root = {}
-);
+/// The groups of this process as they are when it is made: a look at the kernel's table of mounts
+/// costs as much as a small file, several cost a noticeable part of a start.
+class OwnCgroups {
+public:
+    /// `root` precedes every path that is read and every mount point: empty but in tests.
+    explicit OwnCgroups(std::string root = {});
+
+    /// In the hierarchy of version 1 that has `controller`, or of version 2 for "".
+    [[nodiscard]] std::optional<Cgroup> find(std::string_view controller) const;
+
+private:
+    std::string root_;
+    std::vector<std::string> mounts_;  ///< lines of /proc/self/mountinfo, of cgroups alone
+    std::vector<std::string> groups_;  ///< lines of /proc/self/cgroup
+};
 
 }  // namespace ddprun

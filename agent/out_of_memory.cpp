@@ -112,10 +112,11 @@ bool OutOfMemoryWatch::was_killed(pid_t pid, double since) {
 /// Version 2 counts for the groups below, too; version 1 for the group alone.
 std::uint64_t OutOfMemoryWatch::kills() const {
     std::uint64_t sum = 0;
-    if (const auto group = find_cgroup("", root_)) {
+    const OwnCgroups groups{root_};
+    if (const auto group = groups.find("")) {
         sum += count_of_oom_kills(read_kernel_file(group->folder() + "/memory.events")).value_or(0);
     }
-    if (const auto group = find_cgroup("memory", root_)) {
+    if (const auto group = groups.find("memory")) {
         sum += count_of_oom_kills(read_kernel_file(group->folder() + "/memory.oom_control"))
                    .value_or(0);
     }

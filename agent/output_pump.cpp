@@ -109,7 +109,7 @@ OutputPump::OutputPump(
       files_(
           io_context, LogFilesOptions{.size_max = settings.log_size_max}, [this] { resume(); }, log
       ),
-      chunk_(limits::kOutputChunkBytes),
+      chunk_(std::make_unique_for_overwrite<char[]>(limits::kOutputChunkBytes)),
       partial_timer_(io_context),
       rest_timer_(io_context),
       retire_timer_(io_context),
@@ -207,7 +207,7 @@ void OutputPump::readable(Stream& stream) {
 /// One read; the number of bytes, 0 when there was nothing or the stream has ended.
 std::size_t OutputPump::read_once(Stream& stream) {
     const int fd = stream.pipe.native_handle();
-    const ssize_t size = ::read(fd, chunk_.data(), chunk_.size());
+    const ssize_t size = ::read(fd, chunk_.get(), limits::kOutputChunkBytes);
     if (size < 0 && (errno == EAGAIN || errno == EINTR)) {
         return 0;
     }
@@ -221,7 +221,7 @@ std::size_t OutputPump::read_once(Stream& stream) {
     if (bytes >= limits::kPipeBytes && !std::exchange(stream.enlarged, true)) {
         static_cast<void>(::fcntl(fd, F_SETPIPE_SZ, static_cast<int>(limits::kBusyPipeBytes)));
     }
-    take(stream, {chunk_.data(), bytes});
+    take(stream, {chunk_.get(), bytes});
     return bytes;
 }
 

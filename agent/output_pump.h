@@ -24,7 +24,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace ddprun {
 
@@ -102,8 +101,8 @@ private:
     ConsoleLine lines_[2];
     OutputSink sinks_[2];
     LogFiles files_;
-    std::string filtered_;  ///< scratch of take() and close()
-    std::vector<char> chunk_;
+    std::string filtered_;           ///< scratch of take() and close()
+    std::unique_ptr<char[]> chunk_;  ///< its pages are there once they are used
     std::map<WorkerId, std::unique_ptr<Worker>> workers_;
     boost::asio::steady_timer partial_timer_;
     bool partial_armed_ = false;

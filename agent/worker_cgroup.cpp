@@ -24,7 +24,7 @@ std::string path_of(const std::string& name, const std::string& root) {
     if (name.empty()) {
         return {};
     }
-    const auto own = find_cgroup("", root);
+    const auto own = OwnCgroups{root}.find("");
     return own ? fmt::format("{}/{}", own->folder(), name) : std::string{};
 }
 

@@ -80,7 +80,7 @@ void StoreConnection::want() {
 
 /// Reads once: if there is more it comes back after others had their turn.
 void StoreConnection::on_readable() {
-    std::string& buffer = host_->read_buffer();
+    const std::span<char> buffer = host_->read_buffer();
     const ssize_t count = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) {
         return;

@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -29,7 +30,7 @@ public:
     [[nodiscard]] virtual Readiness& readiness() = 0;
 
     /// What is read goes through it, whoever reads.
-    [[nodiscard]] virtual std::string& read_buffer() = 0;
+    [[nodiscard]] virtual std::span<char> read_buffer() = 0;
     [[nodiscard]] virtual const StoreServerOptions& options() const = 0;
     [[nodiscard]] virtual StoreCounters& counters() = 0;
 

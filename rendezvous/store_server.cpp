@@ -14,7 +14,9 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -74,7 +76,7 @@ public:
           )),
           stop_timer_(io_context),
           trimmer_(std::make_shared<HeapTrimmer>(io_context)),
-          read_buffer_(limits::kReadChunkBytes, '\0') {}
+          read_buffer_(std::make_unique_for_overwrite<char[]>(limits::kReadChunkBytes)) {}
 
     void start() { source_->start(); }
 
@@ -120,7 +122,7 @@ public:
 
     Readiness& readiness() override { return *readiness_; }
 
-    std::string& read_buffer() override { return read_buffer_; }
+    std::span<char> read_buffer() override { return {read_buffer_.get(), limits::kReadChunkBytes}; }
 
     [[nodiscard]] const StoreServerOptions& options() const override { return options_; }
 
@@ -165,7 +167,7 @@ private:
     std::shared_ptr<DeadlineQueues> deadlines_;
     asio::steady_timer stop_timer_;
     std::shared_ptr<HeapTrimmer> trimmer_;
-    std::string read_buffer_;
+    std::unique_ptr<char[]> read_buffer_;  ///< its pages are there once they are used
     LineLimit closed_lines_{limits::kClosedLinesMax, limits::kClosedLinesTime};
     std::function<void()> done_;
     std::optional<std::vector<std::string>> round_addresses_;  ///< who may use the store

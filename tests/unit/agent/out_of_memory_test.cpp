@@ -43,7 +43,7 @@ TEST_SUITE_BEGIN("agent/cgroups");
 TEST_CASE("our group of version 2 is found by mount and path") {
     const Machine machine(kVersion2Mounts, "0::/a/b\n");
 
-    const auto group = find_cgroup("", machine.root.path());
+    const auto group = OwnCgroups{machine.root.path()}.find("");
 
     REQUIRE(group);
     CHECK(group->folder() == machine.root.path("cg2/a/b"));
@@ -55,10 +55,14 @@ TEST_CASE("our group of version 2 is found by mount and path") {
 TEST_CASE("a controller of version 1 is found among those mounted together") {
     const Machine machine(kVersion1Mounts, "4:memory:/m\n3:cpu,cpuacct:/c\n");
 
-    CHECK(find_cgroup("memory", machine.root.path())->folder() == machine.root.path("cg/memory/m"));
-    CHECK(find_cgroup("cpuacct", machine.root.path())->folder() == machine.root.path("cg/cpu/c"));
-    CHECK_FALSE(find_cgroup("", machine.root.path()));
-    CHECK_FALSE(find_cgroup("freezer", machine.root.path()));
+    CHECK(
+        OwnCgroups{machine.root.path()}.find("memory")->folder() == machine.root.path("cg/memory/m")
+    );
+    CHECK(
+        OwnCgroups{machine.root.path()}.find("cpuacct")->folder() == machine.root.path("cg/cpu/c")
+    );
+    CHECK_FALSE(OwnCgroups{machine.root.path()}.find(""));
+    CHECK_FALSE(OwnCgroups{machine.root.path()}.find("freezer"));
 }
 
 TEST_CASE("in a container only the part below the mount's root counts") {
@@ -66,13 +70,13 @@ TEST_CASE("in a container only the part below the mount's root counts") {
         "41 31 0:38 /docker/x /cg2 rw - cgroup2 cgroup2 rw\n", "0::/docker/x/inner\n"
     );
 
-    CHECK(find_cgroup("", machine.root.path())->folder() == machine.root.path("cg2/inner"));
+    CHECK(OwnCgroups{machine.root.path()}.find("")->folder() == machine.root.path("cg2/inner"));
 }
 
 TEST_CASE("the top group has no slash at its end") {
     const Machine machine(kVersion2Mounts, "0::/\n");
 
-    CHECK(find_cgroup("", machine.root.path())->folder() == machine.root.path("cg2"));
+    CHECK(OwnCgroups{machine.root.path()}.find("")->folder() == machine.root.path("cg2"));
 }
 
 TEST_CASE("where groups can't be killed at once workers get none, and nothing is left") {
@@ -96,7 +100,7 @@ TEST_CASE("without a hierarchy workers get none either") {
 TEST_CASE("without the files of /proc there are no groups") {
     const test::TemporaryFolder empty;
 
-    CHECK_FALSE(find_cgroup("", empty.path()));
+    CHECK_FALSE(OwnCgroups{empty.path()}.find(""));
 }
 
 TEST_SUITE_END();
