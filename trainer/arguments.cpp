@@ -35,7 +35,7 @@ Error describe(const CLI::App& app, const CLI::ParseError& error) {
             app.get_name()
         );
     } else if (dynamic_cast<const CLI::ConfigError*>(&error) != nullptr) {
-        text = "--config: " + text;
+        text = fmt::format("--config={}: {}", app.get_config_ptr()->as<std::string>(), text);
     } else if (dynamic_cast<const CLI::FileError*>(&error) != nullptr) {
         text = "--config: " + text;
         code = Errc::not_found;

@@ -2,6 +2,7 @@
 
 #include "proto/limits.h"
 #include "trainer/arguments.h"
+#include "trainer/config_file.h"
 #include "trainer/data.h"
 #include "trainer/option_groups.h"
 #include "trainer/recipes.h"
@@ -67,18 +68,6 @@ std::vector<Group> all_groups(Options& options) {
         report_group(options)};
 }
 
-/// A file of "name = value" lines; # begins a comment. Names take hyphens, too.
-class ConfigFile final : public CLI::ConfigBase {
-public:
-    [[nodiscard]] std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
-        auto read = ConfigBase::from_config(input);
-        for (auto& item : read) {
-            std::replace(item.name.begin(), item.name.end(), '-', '_');
-        }
-        return read;
-    }
-};
-
 struct Given {
     const Row* row;
     std::string value;
@@ -101,7 +90,7 @@ public:
     explicit Parser(Options& options) : groups_(all_groups(options)) {
         app_.set_help_flag("-h,--help", "This text");
         app_.set_version_flag("--version", std::string("trainer ") + DDPRUN_VERSION);
-        app_.config_formatter(std::make_shared<ConfigFile>());
+        app_.config_formatter(config_);
         app_.allow_config_extras(CLI::config_extras_mode::error);
         const std::string group = "Settings";
         app_.add_option("--recipe", recipe_, recipe_help())
@@ -133,7 +122,7 @@ public:
             return fail(std::move(applied.error()));
         }
         for (const Given& each : given_) {
-            if (auto taken = take(*each.row, each.value, ""); !taken) {
+            if (auto taken = take(*each.row, each.value, source_of(*each.row, arguments)); !taken) {
                 return fail(std::move(taken.error()));
             }
         }
@@ -143,6 +132,30 @@ public:
     [[nodiscard]] bool print_config() const { return print_config_; }
 
 private:
+    [[nodiscard]] bool is_in_file(const std::string& name) const {
+        return std::ranges::any_of(groups_, [&](const Group& group) {
+            return std::ranges::any_of(group.rows, [&](const Row& row) {
+                return fmt::format(",{},", row.name).find(fmt::format(",--{},", name)) !=
+                       std::string::npos;
+            });
+        });
+    }
+
+    /// Where a value comes from, where that isn't the command line.
+    [[nodiscard]] std::string source_of(const Row& row, std::span<const std::string> arguments)
+        const {
+        const std::string name{row.key()};
+        const auto line = config_->line_of(name);
+        const bool is_given = std::ranges::any_of(arguments, [&](std::string argument) {
+            std::ranges::replace(argument, '-', '_');
+            return argument == "__" + name || argument.starts_with("__" + name + "=");
+        });
+        if (!line || is_given) {
+            return {};
+        }
+        return fmt::format(" ({}, line {})", app_.get_config_ptr()->as<std::string>(), *line);
+    }
+
     static std::string recipe_help() {
         std::string names;
         for (const std::string_view name : recipe_names()) {
@@ -198,6 +211,8 @@ private:
 
     std::vector<Group> groups_;
     std::vector<Given> given_;
+    std::shared_ptr<ConfigFile> config_ =
+        std::make_shared<ConfigFile>([this](const std::string& name) { return is_in_file(name); });
     std::string recipe_;
     bool print_config_ = false;
     CLI::App app_{

@@ -194,6 +194,22 @@ private:
     std::uint64_t offset_ = 0;
 };
 
+Outcome<int> pack_splits(
+    const PackOptions& options, const std::vector<std::string>& classes, Log& log
+) {
+    for (const Split split : {Split::train, Split::test}) {
+        SplitPacker packer(options, split, log);
+        const auto done = packer.run(classes, log);
+        if (!done) {
+            return tl::unexpected<Failure>(done.error());
+        }
+        if (!*done) {
+            return exit_code::from_signal(stop_signal::pending());
+        }
+    }
+    return exit_code::kSuccess;
+}
+
 }  // namespace
 
 Outcome<int> pack(const PackOptions& options, Log& log) {
@@ -211,22 +227,16 @@ Outcome<int> pack(const PackOptions& options, Log& log) {
         }
     }
     std::error_code failed;
-    std::filesystem::create_directories(options.out, failed);
+    const bool is_new = std::filesystem::create_directories(options.out, failed);
     if (failed) {
         return output_failed(from_error_code(failed, "make folder " + options.out));
     }
     stop_signal::catch_all();
-    for (const Split split : {Split::train, Split::test}) {
-        SplitPacker packer(options, split, log);
-        const auto done = packer.run(*classes, log);
-        if (!done) {
-            return tl::unexpected<Failure>(done.error());
-        }
-        if (!*done) {
-            return exit_code::from_signal(stop_signal::pending());
-        }
+    Outcome<int> status = pack_splits(options, *classes, log);
+    if (is_new && (!status || *status != exit_code::kSuccess)) {
+        std::filesystem::remove(options.out, failed);  // where nothing is in it
     }
-    return exit_code::kSuccess;
+    return status;
 }
 
 }  // namespace ddprun::trainer

@@ -45,12 +45,14 @@ Result<void> TraceProfiler::save(const std::filesystem::path& path) {
             return {};
         }
     }
-    return fail(
-        Errc::io_error,
-        fmt::format(
-            "write --profile trace {}: {}", path.string(), error ? error.message() : "it is empty"
-        )
-    );
+    std::string reason = error ? error.message() : "it is empty";
+    std::error_code ignored;
+    if (std::filesystem::space(path.parent_path(), ignored).available == 0 && !ignored) {
+        reason = "no space is left there";
+    }
+    std::filesystem::remove(path, ignored);
+    std::filesystem::remove(path.string() + ".tmp", ignored);  // which Kineto leaves
+    return fail(Errc::io_error, fmt::format("write --profile trace {}: {}", path.string(), reason));
 }
 
 }  // namespace ddprun::trainer

@@ -5,6 +5,7 @@
 #include "trainer/recipes.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -359,14 +360,28 @@ TEST_CASE("a file gives options, which the command line overrides and which over
 TEST_CASE("what is wrong with a file of options is one line that names it") {
     const TempFolder folder;
     const std::string path = (folder / "a.conf").string();
-    write_file(path, "no_such_option = 7\n");
-    const auto unknown = parse({"--config=" + path});
-    REQUIRE(!unknown.has_value());
-    CHECK(unknown.error().code == Errc::invalid_argument);
-    CHECK(unknown.error().context.find("no_such_option") != std::string::npos);
+    const std::pair<const char*, const char*> lines[] = {
+        {"no_such_option = 7", "line 3: no_such_option: no such option"},
+        {"no-such-option = 7", "line 3: no_such_option: no such option"},
+        {"recipe = ffcv-16", "line 3: recipe: no such option"},
+        {"batch_size 7", "line 3: batch_size 7: expected name = value"},
+        {"[section]", "line 3: [section]: expected name = value"},
+        {"= 7", "line 3: : no such option"},
+    };
+    for (const auto& [line, complaint] : lines) {
+        CAPTURE(line);
+        write_file(path, fmt::format("# a comment\nsteps = 5\n{}\nlr = 0.1\n", line));
+        const auto wrong = parse({"--config=" + path});
+        REQUIRE(!wrong.has_value());
+        CHECK(wrong.error().code == Errc::invalid_argument);
+        CHECK(wrong.error().context.starts_with(fmt::format("--config={}: {}", path, complaint)));
+    }
 
-    write_file(path, "batch_size = many\n");
-    CHECK(complaint_of({"--config=" + path}).starts_with("--batch_size=many: "));
+    write_file(path, "steps = 5\nbatch-size = many\n");
+    const std::string complaint = complaint_of({"--config=" + path});
+    CHECK(complaint.starts_with("--batch_size=many: "));
+    CHECK(complaint.ends_with(fmt::format(" ({}, line 2)", path)));
+    CHECK(complaint_of({"--config=" + path, "--batch-size=few"}).find("line") == std::string::npos);
 
     const auto missing = parse({"--config=/no/such/file"});
     REQUIRE(!missing.has_value());

@@ -196,6 +196,25 @@ TEST_CASE("the packed file does not depend on the number of threads") {
     CHECK(read_file(source.out("train.pack")) == one);
 }
 
+TEST_CASE("a pack that fails leaves no new folder, and nothing in one that was there") {
+    for (const bool was_there : {false, true}) {
+        CAPTURE(was_there);
+        Source source;
+        for (int i = 0; i < 6; ++i) {
+            const std::string name = (i < 3 ? "cat/" : "dog/") + std::to_string(i) + ".jpg";
+            write_file(source.folder / "in/train" / name, "no picture");
+        }
+        if (was_there) {
+            fs::create_directories(source.options.out);
+        }
+
+        CHECK(source.run() == exit_code::kData);
+
+        CHECK(fs::exists(source.options.out) == was_there);
+        CHECK((!was_there || fs::is_empty(source.options.out)));
+    }
+}
+
 TEST_CASE("broken pictures are left out of a packed file, up to the number allowed") {
     Source source;
     write_file(source.folder / "in/train/cat/1.jpg", "broken");
@@ -207,7 +226,7 @@ TEST_CASE("broken pictures are left out of a packed file, up to the number allow
     source.options.out += "2";
 
     CHECK(source.run() == exit_code::kData);
-    CHECK(fs::is_empty(source.options.out));
+    CHECK_FALSE(fs::exists(source.options.out));
 }
 
 TEST_CASE("a damaged picture is malformed when it is read, and the others are not") {
