@@ -1,6 +1,6 @@
 #include "agent/child_process.h"
 
-#include "agent/worker_group.h"
+#include "agent/start_steps.h"
 #include "proto/assert.h"
 
 #include <boost/asio/buffer.hpp>
@@ -8,220 +8,22 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
-#include <linux/mempolicy.h>
 #include <linux/sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
-#include <bit>
 #include <cerrno>
 #include <charconv>
-#include <climits>
 #include <cstring>
 #include <fstream>
-
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/asan_interface.h>
-#endif
 
 namespace ddprun {
 
 namespace {
-
-/// Before exec in memory that is shared with the parent: the red zones around what lies on the
-/// stack of this function that never returns would stay for the parent's next functions. ASan does
-/// it by itself for vfork(), not for clone3().
-void leave_no_poison() {
-#ifdef __SANITIZE_ADDRESS__
-    __asan_handle_no_return();
-#endif
-}
-
-/// Steps in the child, in order; the names are for messages.
-enum class Step : std::int32_t {
-    process_group,
-    death_signal,
-    standard_streams,
-    terminal,
-    close_descriptors,
-    pass_descriptors,
-    folder,
-    cpus,
-    memory,
-    execute,
-};
-
-std::string_view to_string(Step step) {
-    switch (step) {
-        case Step::process_group: return "make a process group for";
-        case Step::death_signal: return "set the parent-death signal of";
-        case Step::standard_streams: return "connect the standard streams of";
-        case Step::terminal: return "give a terminal to";
-        case Step::close_descriptors: return "close descriptors before";
-        case Step::pass_descriptors: return "pass descriptors to";
-        case Step::folder: return "enter the folder of";
-        case Step::cpus: return "bind to CPUs";
-        case Step::memory: return "set the memory policy of";
-        case Step::execute: return kExecuteStep;
-    }
-    return "start";
-}
-
-/// What a child writes to the batch's pipe; below PIPE_BUF, so records never mix.
-struct Record {
-    std::int32_t index = 0;
-    Step step = Step::execute;
-    std::int32_t error_number = 0;
-};
-
-std::vector<char*> pointers(const std::vector<std::string>& strings) {
-    std::vector<char*> result;
-    result.reserve(strings.size() + 1);
-    for (const std::string& string : strings) {
-        // execve takes pointers to mutable characters and changes none of them.
-        result.push_back(const_cast<char*>(string.c_str()));
-    }
-    result.push_back(nullptr);
-    return result;
-}
-
-/// What a child does between vfork and exec, in memory that it shares with its parent: system calls
-/// only, and nothing of ours is changed.
-class StartSteps {
-public:
-    StartSteps(
-        const ChildSpec& spec, const std::vector<int>& ignored_now, std::int32_t index, int error_fd
-    )
-        : spec_(spec),
-          argv_(pointers(spec.argv)),
-          environment_(pointers(spec.environment)),
-          parent_(::getpid()),
-          index_(index),
-          error_fd_(error_fd),
-          memory_mode_(memory_mode(spec.memory_nodes)) {
-        // A handled signal gets its default by exec itself.
-        for (const int signal : ignored_now) {
-            if (!spec.state.ignored_signals.contains(signal)) {
-                defaulted_.push_back(signal);
-            }
-        }
-    }
-
-    [[noreturn]] void become_program() const {
-        lead_a_group();
-        die_with_parent();
-        connect_streams();
-        restore_state();
-        bind();
-        // Last: until here a signal stays pending instead of running a handler of the parent.
-        sigset_t none;
-        sigemptyset(&none);
-        ::sigprocmask(SIG_SETMASK, &none, nullptr);
-        leave_no_poison();
-        ::execve(spec_.program.c_str(), argv_.data(), environment_.data());
-        fail_in_child(Step::execute, errno);
-    }
-
-private:
-    void lead_a_group() const {
-        // A session has one controlling terminal; its leader leads a group, too.
-        if ((spec_.has_terminal ? ::setsid() : ::setpgid(0, 0)) < 0) {
-            fail_in_child(Step::process_group, errno);
-        }
-    }
-
-    void die_with_parent() const {
-        if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) {
-            fail_in_child(Step::death_signal, errno);
-        }
-        if (::getppid() != parent_) {
-            ::_exit(SIGKILL);
-        }
-    }
-
-    void connect_streams() const {
-        const std::array<int, 3> sources{spec_.stdin_fd, spec_.stdout_fd, spec_.stderr_fd};
-        for (int target = 0; target < 3; ++target) {
-            const int source = sources[static_cast<std::size_t>(target)];
-            if (source != target && ::dup2(source, target) < 0) {
-                fail_in_child(Step::standard_streams, errno);
-            }
-        }
-        if (spec_.has_terminal && ::ioctl(STDIN_FILENO, TIOCSCTTY, 0) != 0) {
-            fail_in_child(Step::terminal, errno);
-        }
-        if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
-            fail_in_child(Step::close_descriptors, errno);
-        }
-        for (const int fd : spec_.passed_fds) {
-            if (::fcntl(fd, F_SETFD, 0) != 0) {
-                fail_in_child(Step::pass_descriptors, errno);
-            }
-        }
-    }
-
-    void restore_state() const {
-        for (const int signal : defaulted_) {
-            ::signal(signal, SIG_DFL);
-        }
-        if (spec_.state.descriptors_soft != 0) {
-            const rlimit limit{spec_.state.descriptors_soft, spec_.state.descriptors_hard};
-            ::setrlimit(RLIMIT_NOFILE, &limit);
-        }
-        if (!spec_.working_folder.empty() && ::chdir(spec_.working_folder.c_str()) != 0) {
-            fail_in_child(Step::folder, errno);
-        }
-    }
-
-    /// One node is preferred; several are as long as the kernel knows how to (5.15), else what it
-    /// does by itself, taking memory near the CPU, serves the same end.
-    static int memory_mode(const std::vector<unsigned long>& nodes) {
-        int count = 0;
-        for (const unsigned long word : nodes) {
-            count += std::popcount(word);
-        }
-        return count > 1 ? MPOL_PREFERRED_MANY : MPOL_PREFERRED;
-    }
-
-    void bind() const {
-        const auto bytes = spec_.cpus.size() * sizeof(unsigned long);
-        if (bytes > 0 && ::syscall(SYS_sched_setaffinity, 0, bytes, spec_.cpus.data()) != 0) {
-            fail_in_child(Step::cpus, errno);
-        }
-        const auto& nodes = spec_.memory_nodes;
-        // The kernel takes one bit less than it is told.
-        const std::size_t bits = nodes.size() * sizeof(unsigned long) * CHAR_BIT + 1;
-        if (!nodes.empty() && ::syscall(SYS_set_mempolicy, memory_mode_, nodes.data(), bits) != 0 &&
-            !(memory_mode_ == MPOL_PREFERRED_MANY && errno == EINVAL)) {
-            fail_in_child(Step::memory, errno);
-        }
-    }
-
-    [[noreturn]] void fail_in_child(Step step, int error_number) const {
-        const Record record{index_, step, error_number};
-        ssize_t written = 0;
-        do {
-            written = ::write(error_fd_, &record, sizeof record);
-        } while (written < 0 && errno == EINTR);
-        ::_exit(127);
-    }
-
-    const ChildSpec& spec_;
-    std::vector<char*> argv_;
-    std::vector<char*> environment_;
-    pid_t parent_;
-    std::int32_t index_;
-    int error_fd_;
-    int memory_mode_;
-    std::vector<int> defaulted_;
-};
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 /// vfork() into a control group: moving a process there afterwards takes 20 ms. The child runs on
@@ -453,7 +255,7 @@ void ChildBatch::read_more() {
             if (error == boost::asio::error::operation_aborted) {
                 return;
             }
-            std::array<char, 64 * sizeof(Record)> buffer;
+            std::array<char, 64 * sizeof(StartRecord)> buffer;
             const ssize_t size =
                 error ? 0 : ::read(read_end_.native_handle(), buffer.data(), buffer.size());
             if (size > 0) {
@@ -470,8 +272,9 @@ void ChildBatch::read_more() {
 
 std::vector<StartError> ChildBatch::parse() const {
     std::vector<StartError> errors;
-    for (std::size_t at = 0; at + sizeof(Record) <= received_.size(); at += sizeof(Record)) {
-        Record record;
+    for (std::size_t at = 0; at + sizeof(StartRecord) <= received_.size();
+         at += sizeof(StartRecord)) {
+        StartRecord record;
         std::memcpy(&record, received_.data() + at, sizeof record);
         errors.push_back(StartError{
             .index = static_cast<std::size_t>(record.index),

@@ -201,11 +201,12 @@ TEST_CASE("an ordinary user serves sockets that a service manager hands down") {
         "s=socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n"
         "s.bind(('10.77.0.1',29400)); s.listen(100)\n"
         "os.dup2(s.fileno(), 3); os.set_inheritable(3, True)\n"
+        "p=os.open('" +
+        program("ddprund") +
+        "', os.O_RDONLY)\n"  // before: that user may not enter our folders
         "os.setgid(65534); os.setuid(65534)\n"
         "os.environ['LISTEN_FDS']='1'; os.environ['LISTEN_PID']=str(os.getpid())\n"
-        "os.execv("
-        "'" +
-        program("ddprund") + "', ['ddprund'])\n";
+        "os.execve(p, ['ddprund'], os.environ)\n";
     const Command daemon(cluster.lab.on(1, {"/usr/bin/python3", "-c", activate}));
     const auto first = cluster.agent(2, "exit 0");
     const auto second = cluster.agent(3, "exit 0");

@@ -16,7 +16,8 @@ TEST_SUITE_BEGIN("system/output");
 
 TEST_CASE("a lone worker's bytes are passed on as they are") {
     const CommandResult result = run_command(
-        {.argv = ddprun({"--standalone", "/bin/sh", "-c", "printf 'a\\000b\\377'; printf err >&2"})}
+        {.argv = ddprun({"--standalone", "/bin/sh", "-c", "printf 'a\\000b\\377'; printf err >&2"}),
+         .env = {"OMP_NUM_THREADS=1"}}  // else a line of ours says it
     );
 
     CHECK(result.out == std::string{"a\0b\xff", 4});
@@ -115,8 +116,10 @@ TEST_CASE("a partial line is shown while its worker waits") {
 }
 
 TEST_CASE("a lone worker's unfinished line on stderr is ended before a line of ours") {
-    const CommandResult result =
-        run_command({.argv = ddprun({"/bin/sh", "-c", "printf unfinished >&2; exit 3"})});
+    const CommandResult result = run_command(
+        {.argv = ddprun({"/bin/sh", "-c", "printf unfinished >&2; exit 3"}),
+         .env = {"OMP_NUM_THREADS=1"}}
+    );
 
     CHECK(result.exit_code == 3);
     CHECK(result.err.starts_with("unfinished\n[ddprun "));
