@@ -349,7 +349,7 @@ void Membership::end_job(std::int32_t exit_status, std::string reason) {
         [](const StoppedWorker& a, const StoppedWorker& b) { return a.rank < b.rank; }
     );
     state_.end = EndJob{
-        exit_status, std::move(reason), state_.failures, state_.restarts.restarts, state_.stopped};
+        exit_status, std::move(reason), state_.failures, state_.plan.restart_count, state_.stopped};
     if (exit_status == exit_code::kSuccess) {
         state_.end.failures.clear();
     }

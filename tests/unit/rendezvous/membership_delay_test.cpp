@@ -75,6 +75,7 @@ TEST_CASE("a signal during the delay ends the job with 128 + n") {
     CHECK(job.exit_status == 128 + SIGTERM);
     CHECK(job.last<EndJob>("2")->exit_status == 128 + SIGTERM);
     CHECK_FALSE(job.core().deadline());
+    CHECK(job.last<EndJob>("1")->restart_count == RestartCount{0});  // none has begun
 }
 
 TEST_CASE("a node lost during the delay is missed after it") {
