@@ -47,6 +47,11 @@ void DeadlineQueues::wake_by(std::optional<Clock::time_point> at) {
     }
 }
 
+void DeadlineQueues::close() {
+    is_closed_ = true;
+    timer_.cancel();
+}
+
 /// For the earliest; a timer that is too early costs a look.
 void DeadlineQueues::arm() {
     armed_for_ = others_at_;
@@ -57,7 +62,7 @@ void DeadlineQueues::arm() {
             armed_for_ = armed_for_ ? std::min(*armed_for_, at) : at;
         }
     }
-    if (!armed_for_) {
+    if (!armed_for_ || is_closed_) {
         return;
     }
     timer_.expires_at(*armed_for_);

@@ -75,8 +75,8 @@ public:
     /// Handlers.others is to be called at `at` the latest.
     void wake_by(std::optional<Clock::time_point> at);
 
-    /// Nothing of it keeps the loop from running out of work.
-    void close() { timer_.cancel(); }
+    /// From now on nothing of it keeps the loop from running out of work.
+    void close();
 
 private:
     void arm();
@@ -88,6 +88,7 @@ private:
     std::array<Queue, kKinds> queues_;
     std::optional<Clock::time_point> others_at_;
     std::optional<Clock::time_point> armed_for_;
+    bool is_closed_ = false;
 };
 
 }  // namespace ddprun
