@@ -4,6 +4,7 @@
 #include "proto/assert.h"
 #include "proto/exit_codes.h"
 #include "proto/limits.h"
+#include "rendezvous/endpoint.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -59,7 +60,19 @@ void AgentCore::on(const agent_event::LinkUp& event) {
     link_up_ = true;
     welcomed_ = false;
     Join join = settings_.join;
-    if (join.info.address.empty()) {
+    // Whoever is reached over a network has nodes on other machines, which loopback can't reach.
+    const bool only_here = is_loopback(join.info.address) && !is_loopback(event.local_address);
+    if (only_here && !ever_welcomed_) {
+        tell(
+            LogLevel::warning,
+            fmt::format(
+                "other nodes can't reach {}, the address that was asked for; {} is published",
+                join.info.address,
+                event.local_address
+            )
+        );
+    }
+    if (join.info.address.empty() || only_here) {
         join.info.address = event.local_address;
     }
     address_ = join.info.address;

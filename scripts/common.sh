@@ -5,6 +5,7 @@ cd "$root"
 
 torch_version=2.15.0       # the wheel that setup installs where no torch is found
 torchvision_version=0.29.2 # the one that belongs to it
+torch_oldest=2.9.0         # the oldest that is supported, for scripts/test --full
 setup_conf=build/setup.conf # what setup found, for build and test
 
 say() { printf '%s: %s\n' "${0##*/}" "$*"; }

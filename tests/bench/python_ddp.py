@@ -1,6 +1,7 @@
 """The training that scripts/bench and scripts/gpu_check compare the trainer with: torchvision's model,
 torch's DDP over Gloo (NCCL on a GPU), synthetic data, SGD with momentum. Launched by torchrun; rank 0
-prints one JSON object: images_per_second of the whole job, the median over the steps after the warm-up."""
+prints one JSON object: images_per_second of the whole job, the median over the steps after the warm-up. With
+--log_json it writes an object a line for every step, as the trainer does."""
 
 import argparse
 import contextlib
@@ -24,6 +25,7 @@ parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
 parser.add_argument("--amp", choices=("none", "bf16"), default="none")
 parser.add_argument("--channels_last", action="store_true")
+parser.add_argument("--log_json")
 args = parser.parse_args()
 
 torch.set_num_threads(args.threads)
@@ -52,6 +54,7 @@ def precision():
 
 
 rates = []
+log = open(args.log_json, "w") if args.log_json and dist.get_rank() == 0 else None
 model.train()
 for step in range(args.steps):
     start = time.monotonic()
@@ -61,8 +64,11 @@ for step in range(args.steps):
     loss.backward()
     optimizer.step()
     loss.item()
+    rate = args.batch_size * dist.get_world_size() / (time.monotonic() - start)
+    if log:
+        print(json.dumps({"step": step + 1, "images_per_second": rate}), file=log, flush=True)
     if step >= args.warm_up:
-        rates.append(args.batch_size * dist.get_world_size() / (time.monotonic() - start))
+        rates.append(rate)
 if dist.get_rank() == 0:
     print(json.dumps({"images_per_second": statistics.median(rates)}), flush=True)
 dist.destroy_process_group()

@@ -92,6 +92,22 @@ struct Fixture {
 }  // namespace
 
 TEST_SUITE("agent/agent_membership") {
+    TEST_CASE("loopback is never published by a node that reaches the rendezvous over a network") {
+        const auto address_told = [](const std::string& asked, const std::string& local) {
+            AgentCoreSettings settings = Fixture::settings(false, 0);
+            settings.join.info.address = asked;
+            AgentCore core{std::move(settings)};
+            return sent<Join>(core.step(agent_event::LinkUp{local}, kStart)).at(0).info.address;
+        };
+
+        CHECK(address_told("127.0.0.1", "10.0.0.2") == "10.0.0.2");
+        CHECK(address_told("::1", "fd00::2") == "fd00::2");
+        CHECK(address_told("127.0.0.1", "127.0.0.5") == "127.0.0.1");
+        CHECK(address_told("10.0.0.9", "10.0.0.2") == "10.0.0.9");
+        CHECK(address_told("10.0.0.9", "127.0.0.1") == "10.0.0.9");
+        CHECK(address_told("", "10.0.0.2") == "10.0.0.2");
+    }
+
     TEST_CASE("another node's store is reached before a worker is started") {
         Fixture f;
 
