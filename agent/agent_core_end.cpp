@@ -87,6 +87,31 @@ void AgentCore::leave(int signal) {
 // ---- the end
 // -------------------------------------------------------------------------------------
 
+void AgentCore::take(const EndJob& message) {
+    if (ending_) {
+        return;
+    }
+    job_over_ = true;
+    const bool failed = message.exit_status != exit_code::kSuccess;
+    Ending ending{message, failed && !leaving_, false};
+    if (is_spare_ && failed && stop_signal_ == 0) {
+        ending.is_reported = false;
+        ending.of_spare = true;
+        tell(
+            LogLevel::info,
+            fmt::format(
+                "the job has ended with status {}, this node was a spare to the end: {}",
+                message.exit_status,
+                message.reason
+            )
+        );
+    }
+    if (leaving_) {
+        ending.outcome.exit_status = exit_code::from_signal(stop_signal_);
+    }
+    end_with(std::move(ending), SIGTERM);
+}
+
 void AgentCore::end_without_word(int exit_status, std::string reason, int stop_signal) {
     Ending ending;
     ending.outcome.exit_status = exit_status;
