@@ -71,9 +71,9 @@ struct Source {
     }
 };
 
-std::vector<float> read(const Dataset& data, std::int64_t index) {
+std::vector<float> read(const Dataset& data, std::int64_t index, std::int64_t epoch = 0) {
     std::vector<float> picture(data.shape().floats());
-    const auto label = data.read({index}, picture);
+    const auto label = data.read({index, epoch}, picture);
     REQUIRE_MESSAGE(label.has_value(), label.error().context);
     picture.push_back(static_cast<float>(*label));
     return picture;
@@ -184,6 +184,25 @@ TEST_CASE("evaluated pictures are the same packed and from their files, to the l
             CHECK(read(**files, i) == read(**packed, i));
         }
     }
+}
+
+TEST_CASE("augmented pictures of a packed file follow from seed, epoch and index alone") {
+    Source source;
+    REQUIRE(source.run() == 0);
+    const auto open = [&source](std::uint64_t seed) {
+        DatasetOptions options;
+        options.image_size = 32;
+        options.augment = true;
+        options.seed = seed;
+        return open_packed(source.options.out, options).value();
+    };
+    const auto one = open(7);
+    const auto same = open(7);
+    const auto other = open(8);
+
+    CHECK(read(*one, 4, 3) == read(*same, 4, 3));
+    CHECK(read(*one, 4, 3) != read(*one, 4, 2));
+    CHECK(read(*one, 4, 3) != read(*other, 4, 3));
 }
 
 TEST_CASE("the packed file does not depend on the number of threads") {

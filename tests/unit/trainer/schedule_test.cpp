@@ -56,6 +56,24 @@ TEST_CASE("cosine is half way down in the middle and stays at its end") {
     CHECK(learning_rate(options, 150) == doctest::Approx(0.2));
 }
 
+TEST_CASE("after a warm-up cosine and polynomial still end with the last step") {
+    ScheduleOptions options{
+        .kind = ScheduleKind::cosine,
+        .lr = 1.0,
+        .lr_min = 0.2,
+        .total_steps = 100,
+        .warmup_steps = 20};
+
+    CHECK(learning_rate(options, 20) == doctest::Approx(1.0));
+    CHECK(learning_rate(options, 60) == doctest::Approx(0.6));
+    CHECK(learning_rate(options, 100) == doctest::Approx(0.2));
+
+    options.kind = ScheduleKind::polynomial;
+    options.power = 1.0;
+    CHECK(learning_rate(options, 60) == doctest::Approx(0.5));
+    CHECK(learning_rate(options, 100) == doctest::Approx(0.0));
+}
+
 TEST_CASE("polynomial ends at zero") {
     const ScheduleOptions options{
         .kind = ScheduleKind::polynomial, .lr = 1.0, .power = 2.0, .total_steps = 10};
