@@ -28,6 +28,12 @@ bool looks_like_option(std::string_view argument) {
     return argument.size() > 1 && argument[0] == '-' && !is_number;
 }
 
+/// Whether torchrun has it, too: those that it takes from a variable, and three more.
+bool is_of_torchrun(const OptionDefinition& definition) {
+    return definition.variable.starts_with("PET_") || definition.name == "print_completion" ||
+           definition.name == "numa_binding" || definition.name == "logs_specs";
+}
+
 Result<const OptionDefinition*> find_long(std::string_view spelled) {
     const std::string name = with_underscores(spelled);
     if (const OptionDefinition* exact = find_option(name); exact != nullptr) {
@@ -40,7 +46,7 @@ Result<const OptionDefinition*> find_long(std::string_view spelled) {
         if (!name.empty() && definition.name.starts_with(name)) {
             match = &definition;
             candidates.push_back(fmt::format("--{}", definition.name));
-            if (definition.variable.starts_with("PET_")) {
+            if (is_of_torchrun(definition)) {
                 of_torchrun.push_back(&definition);
             }
         }

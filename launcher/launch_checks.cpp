@@ -20,7 +20,8 @@ namespace ddprun::launcher {
 
 namespace {
 
-Result<void> check_log_folder(const std::string& folder) {
+Result<void> check_log_folder(const LaunchCommand& command) {
+    const std::string& folder = command.logs.folder;
     if (folder.empty() || folder == "/dev/null") {
         return {};
     }
@@ -36,7 +37,8 @@ Result<void> check_log_folder(const std::string& folder) {
         return fail(
             Errc::invalid_argument,
             fmt::format(
-                "--log_dir={}: no folder to write logs to: {}; name another, or /dev/null for none",
+                "{}={}: no folder to write logs to: {}; name another, or /dev/null for none",
+                command.origin("log_dir"),
                 folder,
                 error.message()
             )
@@ -59,7 +61,9 @@ Result<void> check_files(const LaunchCommand& command) {
         if (::fcntl(fd, F_GETFD) < 0) {
             return fail(
                 Errc::invalid_argument,
-                fmt::format("--pass_fds={}: this descriptor isn't open here", fd)
+                fmt::format(
+                    "{}={}: this descriptor isn't open here", command.origin("pass_fds"), fd
+                )
             );
         }
     }
@@ -68,11 +72,16 @@ Result<void> check_files(const LaunchCommand& command) {
         if (!usable) {
             return fail(
                 Errc::invalid_argument,
-                fmt::format("--report={}: {}", supervision.report_file, usable.error().context)
+                fmt::format(
+                    "{}={}: {}",
+                    command.origin("report"),
+                    supervision.report_file,
+                    usable.error().context
+                )
             );
         }
     }
-    return command.print_plan ? Result<void>{} : check_log_folder(command.logs.folder);
+    return command.print_plan ? Result<void>{} : check_log_folder(command);
 }
 
 Result<void> check_workers(
@@ -83,7 +92,8 @@ Result<void> check_workers(
         return fail(
             Errc::invalid_argument,
             fmt::format(
-                "--stdin={}: this node has {} {}, local ranks from 0 to {}",
+                "{}={}: this node has {} {}, local ranks from 0 to {}",
+                command.origin("stdin"),
                 *command.stdin_rank,
                 workers,
                 plural,
@@ -101,7 +111,8 @@ Result<void> check_workers(
         return fail(
             Errc::invalid_argument,
             fmt::format(
-                "--virtual_local_rank: CUDA_VISIBLE_DEVICES={} has {} {} for {} {}",
+                "{}: CUDA_VISIBLE_DEVICES={} has {} {} for {} {}",
+                command.origin("virtual_local_rank"),
                 list,
                 count,
                 count == 1 ? "device" : "devices",
@@ -119,7 +130,12 @@ Result<std::string> asked_address(const LaunchCommand& command) {
         if (!addresses) {
             return fail(
                 addresses.error().code,
-                fmt::format("--iface={}: {}", command.interface, addresses.error().context)
+                fmt::format(
+                    "{}={}: {}",
+                    command.origin("iface"),
+                    command.interface,
+                    addresses.error().context
+                )
             );
         }
         return addresses->front();
@@ -131,7 +147,12 @@ Result<std::string> asked_address(const LaunchCommand& command) {
     if (!resolved) {
         return fail(
             resolved.error().code,
-            fmt::format("--local_addr={}: {}", command.local_addr, resolved.error().context)
+            fmt::format(
+                "{}={}: {}",
+                command.origin("local_addr"),
+                command.local_addr,
+                resolved.error().context
+            )
         );
     }
     const std::vector<std::string> own = own_addresses();
@@ -143,7 +164,8 @@ Result<std::string> asked_address(const LaunchCommand& command) {
         return fail(
             Errc::invalid_argument,
             fmt::format(
-                "--local_addr={}: {} is no address of this node, which has {}",
+                "{}={}: {} is no address of this node, which has {}",
+                command.origin("local_addr"),
                 command.local_addr,
                 fmt::join(*resolved, ", "),
                 fmt::join(own, ", ")

@@ -274,6 +274,9 @@ Result<Command> parse_whole(
     read_signals(reader, command);
     read_supervision(reader, command);
     command.program = split->program;
+    for (const auto& [name, given] : raw) {
+        command.origins.emplace(name, given.back().origin);
+    }
     if (reader.error()) {
         return fail(*reader.error());
     }
@@ -287,6 +290,11 @@ Result<Command> parse_whole(
 }
 
 }  // namespace
+
+std::string LaunchCommand::origin(std::string_view option) const {
+    const auto found = origins.find(option);
+    return found == origins.end() ? fmt::format("--{}", option) : found->second;
+}
 
 Result<Command> parse_command(
     std::span<const std::string> arguments, const Environment& environment

@@ -15,10 +15,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -88,6 +91,11 @@ struct LaunchCommand {
     bool no_python = false;
     std::vector<std::string> program;  ///< as given, with its arguments; not empty
     std::vector<std::string> notes;    ///< sentences for the log: what was accepted without effect
+    /// What gave each option that was given its value: "--NAME", or the name of a variable.
+    std::map<std::string, std::string, std::less<>> origins;
+
+    /// For messages about the value of an option; "--NAME" where it wasn't given.
+    [[nodiscard]] std::string origin(std::string_view option) const;
 };
 
 struct HelpCommand {};

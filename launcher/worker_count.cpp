@@ -38,7 +38,9 @@ Result<LocalWorkers> gpu_workers(
         if (!gpus) {
             return fail(
                 gpus.error().code,
-                fmt::format("--nproc_per_node=gpu:LIST: {}", gpus.error().context)
+                fmt::format(
+                    "{}=gpu:LIST: {}", command.origin("nproc_per_node"), gpus.error().context
+                )
             );
         }
         return LocalWorkers{
@@ -47,8 +49,11 @@ Result<LocalWorkers> gpu_workers(
     if (usable.empty()) {
         return fail(
             Errc::not_found,
-            "--nproc_per_node=gpu: no GPU found (CUDA_VISIBLE_DEVICES, NVML, /dev/nvidia*); use a "
-            "number, or auto"
+            fmt::format(
+                "{}=gpu: no GPU found (CUDA_VISIBLE_DEVICES, NVML, /dev/nvidia*); use a number, or "
+                "auto",
+                command.origin("nproc_per_node")
+            )
         );
     }
     return LocalWorkers{LocalWorldSize{static_cast<std::int32_t>(usable.size())}, std::nullopt};
@@ -112,8 +117,8 @@ Result<LocalWorkers> count_workers(
         return fail(
             Errc::limit_exceeded,
             fmt::format(
-                "--nproc_per_node: {} workers were counted, at most {} are supported; give a "
-                "number",
+                "{}: {} workers were counted, at most {} are supported; give a number",
+                command.origin("nproc_per_node"),
                 workers->count,
                 limits::kLocalWorldSizeMax
             )

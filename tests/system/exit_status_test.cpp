@@ -130,6 +130,33 @@ TEST_CASE("wrong usage ends with 2 and one line, and nothing is started") {
     CHECK_FALSE(std::filesystem::exists(folder.path("started")));
 }
 
+TEST_CASE(
+    "what is wrong about a variable's value is told by the variable, also where the machine says so"
+) {
+    const TemporaryFolder folder;
+    const std::vector<std::string> wrong{
+        "PET_LOG_DIR=/dev/full",
+        "PET_LOCAL_ADDR=192.0.2.1",
+        "PET_LOCAL_ADDR=no-such-host.invalid",
+        "PET_NPROC_PER_NODE=gpu",
+        "PET_NPROC_PER_NODE=gpu:63",
+    };
+    for (const std::string& variable : wrong) {
+        const CommandResult result = run_command(
+            {.argv = ddprun({"--nnodes=2", "/bin/touch", folder.path("started")}),
+             .env = {variable, "CUDA_VISIBLE_DEVICES=none"}}
+        );
+
+        CHECK_MESSAGE(result.exit_code == 2, describe(result) << result.err);
+        CHECK_MESSAGE(
+            result.err.starts_with("ddprun: " + variable.substr(0, variable.find('=') + 1)),
+            result.err
+        );
+        CHECK(count_of(result.err, "\n") == 1);
+    }
+    CHECK_FALSE(std::filesystem::exists(folder.path("started")));
+}
+
 TEST_CASE("with exit_code=torchrun every failure is 1") {
     const CommandResult result = run_shell({"--standalone", "--exit_code=torchrun"}, "exit 42");
 

@@ -54,6 +54,12 @@ TEST_CASE("an unambiguous abbreviation stands for its option") {
     CHECK(options_of(split({"--nproc-per=4", "x"})) == Pairs{{"nproc_per_node", "4"}});
 }
 
+TEST_CASE("what abbreviates one option of torchrun means it, whatever we add") {
+    CHECK(options_of(split({"--print=bash", "x"})) == Pairs{{"print_completion", "bash"}});
+    CHECK(options_of(split({"--log-l=x", "x"})) == Pairs{{"log_line_prefix_template", "x"}});
+    CHECK(options_of(split({"--nu=node", "x"})) == Pairs{{"numa_binding", "node"}});
+}
+
 TEST_CASE("an ambiguous abbreviation is refused with what it could mean") {
     const std::string message = error_of({"--master=1", "x"});
 
