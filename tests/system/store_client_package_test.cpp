@@ -1,33 +1,17 @@
 // The store's client as other projects get it: installed, found by find_package(), compiled with
 // nothing of the source tree, and run.
-#include "tests/support/command.h"
-#include "tests/support/system.h"
+#include "tests/support/package_build.h"
 
 #include <doctest/doctest.h>
 
 #include <filesystem>
 #include <string>
-#include <vector>
 
 namespace ddprun::test {
 namespace {
 
-using namespace std::chrono_literals;
-
-CommandResult run_quietly(std::vector<std::string> argv) {
-    CommandResult result = run_command({.argv = std::move(argv), .deadline = 300s});
-    REQUIRE_MESSAGE(result.exit_code == 0, describe(result) << result.out << result.err);
-    return result;
-}
-
-/// The C++ example of docs/store_client.md.
-std::string example() {
-    const std::string text = read_file(DDPRUN_SOURCE_DIR "/docs/store_client.md");
-    const std::string fence = "```cpp\n";
-    const std::size_t begin = text.find(fence);
-    REQUIRE(begin != std::string::npos);
-    return text.substr(begin + fence.size(), text.find("```", begin + 1) - begin - fence.size());
-}
+const BuildTree kTree{
+    DDPRUN_SOURCE_DIR, DDPRUN_BUILD_DIR, DDPRUN_CMAKE, DDPRUN_GENERATOR, DDPRUN_CXX};
 
 TEST_SUITE_BEGIN("system/store_client_package");
 
@@ -35,32 +19,13 @@ TEST_CASE("a project that finds the installed package builds the documented exam
     const TemporaryFolder folder;
     const std::string prefix = folder.path("prefix");
     const std::string source = folder.path("consumer");
-    std::filesystem::copy(DDPRUN_SOURCE_DIR "/tests/system/store_client_consumer", source);
-    static_cast<void>(folder.file("consumer/example.h", example()));
+    std::filesystem::copy(kTree.source + "/tests/system/store_client_consumer", source);
+    static_cast<void>(folder.file("consumer/example.h", kTree.example_of("docs/store_client.md")));
+    kTree.install("store_client", prefix);
+    const std::string program = kTree.build_consumer(source, prefix);
 
-    run_quietly(
-        {DDPRUN_CMAKE,
-         "--install",
-         DDPRUN_BUILD_DIR,
-         "--prefix",
-         prefix,
-         "--component",
-         "store_client"}
-    );
-    run_quietly(
-        {DDPRUN_CMAKE,
-         "-S",
-         source,
-         "-B",
-         source + "/build",
-         "-G",
-         DDPRUN_GENERATOR,
-         "-DCMAKE_CXX_COMPILER=" DDPRUN_CXX,
-         "-DCMAKE_PREFIX_PATH=" + prefix}
-    );
-    run_quietly({DDPRUN_CMAKE, "--build", source + "/build"});
     const CommandResult result =
-        run_quietly(ddprun({"--standalone", "--nproc_per_node=3", source + "/build/consumer"}));
+        run_quietly(ddprun({"--standalone", "--nproc_per_node=3", program}));
 
     const std::string one = text_of(result.out, "[default0]:");
     CHECK(one.size() == 127);
@@ -71,15 +36,7 @@ TEST_CASE("a project that finds the installed package builds the documented exam
 TEST_CASE("the installed headers include nothing but the standard library and tl::expected") {
     const TemporaryFolder folder;
     const std::string prefix = folder.path("prefix");
-    run_quietly(
-        {DDPRUN_CMAKE,
-         "--install",
-         DDPRUN_BUILD_DIR,
-         "--prefix",
-         prefix,
-         "--component",
-         "store_client"}
-    );
+    kTree.install("store_client", prefix);
 
     int headers = 0;
     for (const auto& entry : std::filesystem::directory_iterator{prefix + "/include/ddprun"}) {
