@@ -43,9 +43,11 @@ Result<void> bind(const LaunchCommand& command, LocalWorldSize workers, Devices&
     }
     if (devices.gpus.size() < static_cast<std::size_t>(workers.value())) {
         devices.notes.push_back(fmt::format(
-            "{} GPUs for {} workers, which are spread over the NUMA nodes",
+            "{} {} for {} {}, spread over the NUMA nodes",
             devices.gpus.size(),
-            workers
+            devices.gpus.size() == 1 ? "GPU" : "GPUs",
+            workers,
+            workers.value() == 1 ? "worker" : "workers"
         ));
     } else if (topology->nodes.size() > 1 && std::ranges::count(request.device_nodes, -1) > 0) {
         devices.notes.emplace_back("the NUMA node of a GPU isn't known, 0 is used for it");

@@ -376,6 +376,25 @@ TEST_CASE("workers are bound to the CPUs of made NUMA nodes, and their plan says
     CHECK(refused.err.find("--numa_binding=socket: ") != std::string::npos);
 }
 
+TEST_CASE("a bound worker prefers the memory of its node") {
+    const CommandResult result = run_command(
+        {.argv = ddprun(
+             {"--standalone",
+              "--numa_binding=node",
+              "/bin/sh",
+              "-c",
+              "head -n 1 /proc/self/numa_maps 2> /dev/null || echo none"}
+         )}
+    );
+    if (result.out == "none\n" || result.err.find("bound to CPUs alone") != std::string::npos) {
+        MESSAGE("skipped: this kernel knows no NUMA nodes");
+        return;
+    }
+
+    CHECK_MESSAGE(result.exit_code == 0, describe(result) << result.err);
+    CHECK_MESSAGE(result.out.find(" prefer") != std::string::npos, result.out);
+}
+
 TEST_CASE("without an affinity of their own workers share what taskset leaves") {
     if (!has_program("taskset")) {
         MESSAGE("not tried: no taskset here");

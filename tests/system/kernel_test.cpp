@@ -230,34 +230,61 @@ TEST_CASE("workers have a control group of their own, which is gone afterwards")
     }
 }
 
+/// ddprun as the successor of a shell that has a child: a stranger to it, so that what a killed
+/// agent leaves behind is told from strangers by its mark.
+std::vector<std::string> with_child_of_its_own(const std::vector<std::string>& arguments) {
+    std::vector<std::string> argv{
+        "/bin/sh", "-c", "sleep 600 > /dev/null 2>&1 & exec \"$@\"", "sh"};
+    const std::vector<std::string> words = ddprun(arguments);
+    argv.insert(argv.end(), words.begin(), words.end());
+    return argv;
+}
+
+/// Shell code of a worker that leaves a daemon without a mark; its pid is in the file `daemon`.
+constexpr const char* kLeaveDaemon =
+    "(setsid env -i /bin/sh -c 'exec 0<&- 1>&- 2>&-; /bin/sleep 600 & echo $! > daemon' &) & "
+    "until [ -s daemon ]; do sleep 0.01; done; ";
+
 TEST_CASE("a daemon without a mark ends with its round though ddprun has children of its own") {
+    const TemporaryFolder folder;
+
+    std::string code =
+        "cd \"$0\"; if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then "
+        "kill -0 $(cat daemon) 2> /dev/null && echo alive; echo over; exit 0; fi; ";
+    code += kLeaveDaemon;
+    code += "exit 3";
+
+    const CommandResult result = run_command(
+        {.argv = with_child_of_its_own(
+             {"--standalone", "--max_restarts=1", "/bin/sh", "-c", code, folder.path()}
+         )}
+    );
+
+    CHECK_MESSAGE(result.exit_code == 0, describe(result) << result.err);
+    CHECK(result.out == "over\n");
+}
+
+TEST_CASE("a daemon without a mark ends with a killed agent though ddprun has children of its own"
+) {
     if (!may_make_groups()) {
         MESSAGE("skipped: no control group of version 2 may be made");
         return;
     }
     const TemporaryFolder folder;
-    // A child that ddprun had before its exec is a stranger, so that children are told by their
-    // mark.
-    std::vector<std::string> argv{
-        "/bin/sh", "-c", "sleep 600 > /dev/null 2>&1 & exec \"$@\"", "sh"};
-    for (const std::string& word : ddprun(
-             {"--standalone",
-              "--max_restarts=1",
-              "/bin/sh",
-              "-c",
-              "cd \"$0\"; if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then "
-              "kill -0 $(cat daemon) 2> /dev/null && echo alive; echo over; exit 0; fi; "
-              "(setsid env -i /bin/sh -c 'exec 0<&- 1>&- 2>&-; /bin/sleep 600 & "
-              "echo $! > daemon' &) & until [ -s daemon ]; do sleep 0.01; done; exit 3",
-              folder.path()}
-         )) {
-        argv.push_back(word);
-    }
+    std::string code = "cd \"$0\"; ";
+    code += kLeaveDaemon;
+    code += "echo agent $PPID; exec sleep 600";
+    Command job(
+        {.argv = with_child_of_its_own({"--standalone", "/bin/sh", "-c", code, folder.path()})}
+    );
+    const auto line = job.wait_for_line("agent ");
+    REQUIRE(line.has_value());
+    const pid_t daemon = std::stoi(read_file(folder.path("daemon")));
 
-    const CommandResult result = run_command({.argv = argv});
+    REQUIRE(::kill(std::stoi(line->substr(line->find(' '))), SIGKILL) == 0);
 
-    CHECK_MESSAGE(result.exit_code == 0, describe(result) << result.err);
-    CHECK(result.out == "over\n");
+    CHECK(job.finish().exit_code == 128 + SIGKILL);
+    CHECK(wait_until_dead(daemon, std::chrono::milliseconds(500)));
 }
 
 TEST_CASE("as the first process of a container it reaps orphans") {
