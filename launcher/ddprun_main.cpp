@@ -5,6 +5,7 @@
 #include "launcher/options.h"
 #include "launcher/run.h"
 #include "proto/exit_codes.h"
+#include "proto/standard_output.h"
 
 #include <fmt/format.h>
 
@@ -26,20 +27,16 @@ int dispatch(const std::vector<std::string>& arguments) {
         return exit_code::kUsage;
     }
     if (std::holds_alternative<launcher::HelpCommand>(*command)) {
-        fmt::print("{}", launcher::help_text());
-        return exit_code::kSuccess;
+        return print_asked_for("ddprun", launcher::help_text());
     }
     if (std::holds_alternative<launcher::VersionCommand>(*command)) {
-        fmt::print("ddprun {}\n", DDPRUN_VERSION);
-        return exit_code::kSuccess;
+        return print_asked_for("ddprun", "ddprun " DDPRUN_VERSION "\n");
     }
     if (std::holds_alternative<launcher::ManCommand>(*command)) {
-        fmt::print("{}", launcher::man_page());
-        return exit_code::kSuccess;
+        return print_asked_for("ddprun", launcher::man_page());
     }
     if (const auto* completion = std::get_if<launcher::CompletionCommand>(&*command)) {
-        fmt::print("{}", launcher::completion_script(completion->shell));
-        return exit_code::kSuccess;
+        return print_asked_for("ddprun", launcher::completion_script(completion->shell));
     }
     return launcher::run(std::get<launcher::LaunchCommand>(*command), environment);
 }

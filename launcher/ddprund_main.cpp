@@ -1,6 +1,7 @@
 // ddprund: parse, run. Everything else is in daemon_options.{h,cpp}, daemon.{h,cpp} and below.
 #include "launcher/daemon.h"
 #include "proto/exit_codes.h"
+#include "proto/standard_output.h"
 
 #include <fmt/format.h>
 
@@ -20,12 +21,10 @@ int dispatch(const std::vector<std::string>& arguments) {
         return exit_code::kUsage;
     }
     if (command->show_help) {
-        fmt::print("{}", launcher::daemon_help_text());
-        return exit_code::kSuccess;
+        return print_asked_for("ddprund", launcher::daemon_help_text());
     }
     if (command->show_version) {
-        fmt::print("ddprund {}\n", DDPRUN_VERSION);
-        return exit_code::kSuccess;
+        return print_asked_for("ddprund", "ddprund " DDPRUN_VERSION "\n");
     }
     return launcher::run_daemon(*command);
 }

@@ -18,6 +18,7 @@
 #include "launcher/spdlog_log.h"
 #include "launcher/worker_count.h"
 #include "proto/exit_codes.h"
+#include "proto/standard_output.h"
 #include "proto/worker_env.h"
 #include "rendezvous/host.h"
 #include "rendezvous/store_server.h"
@@ -281,7 +282,7 @@ void tell_threads(const AgentSettings& settings, Log& log) {
     }
 }
 
-void print_plan(
+int print_plan(
     const LaunchCommand& command,
     const AgentSettings& settings,
     std::vector<UsableGpu> gpus,
@@ -296,7 +297,8 @@ void print_plan(
         facts.own_environment.insert(fmt::format("{}={}", name, value));
     }
     const LaunchPlan plan = plan_of(command, settings, facts);
-    fmt::print("{}", *command.print_plan == PlanFormat::json ? plan_json(plan) : plan_text(plan));
+    const bool is_json = *command.print_plan == PlanFormat::json;
+    return print_asked_for("ddprun", is_json ? plan_json(plan) : plan_text(plan));
 }
 
 }  // namespace
@@ -352,8 +354,7 @@ int run(const LaunchCommand& command, const Environment& given_environment) {
     }
     settings.bindings = std::move(devices->bindings);
     if (command.print_plan) {
-        print_plan(command, settings, std::move(devices->gpus), given_environment);
-        return exit_code::kSuccess;
+        return print_plan(command, settings, std::move(devices->gpus), given_environment);
     }
     tell_threads(settings, *log);
 

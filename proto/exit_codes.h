@@ -16,7 +16,7 @@ inline constexpr int kNoInput = 66;      ///< trainer: an input is missing or un
 inline constexpr int kUnavailable = 69;  ///< the endpoint can't be reached, or nobody hosts
 inline constexpr int kInternal =
     70;  ///< a bug, or the system refused what an agent can't do without
-inline constexpr int kCannotCreate = 73;    ///< trainer: output can't be written
+inline constexpr int kCannotCreate = 73;    ///< output can't be written
 inline constexpr int kRendezvousLost = 74;  ///< the rendezvous, or the node that hosts it, was lost
 inline constexpr int kJoinTimeout = 75;     ///< the nodes that the job needs didn't all come
 inline constexpr int kRefused = 77;         ///< the rendezvous declined this node

@@ -48,7 +48,13 @@ Result<Port> parse_port(std::string_view text, std::string_view whole, PortZero 
         value > kPortMax) {
         return fail(
             Errc::invalid_argument,
-            fmt::format("endpoint '{}': '{}' is no port, use 1 to {}", whole, text, kPortMax)
+            fmt::format(
+                "endpoint '{}': '{}' is no port, use {} to {}",
+                whole,
+                text,
+                port_zero == PortZero::allowed ? 0 : 1,
+                kPortMax
+            )
         );
     }
     if (value == 0 && port_zero == PortZero::refused) {

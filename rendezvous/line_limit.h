@@ -16,7 +16,7 @@ public:
     /// At most `lines` in `time`.
     LineLimit(std::size_t lines, std::chrono::milliseconds time) : lines_(lines), time_(time) {}
 
-    /// Nothing: this line is left out. Else how many were, since the last one that was not.
+    /// Nothing: this line is left out, and rest() is due at due(). Else how many were, since the last one that was not.
     [[nodiscard]] std::optional<std::size_t> let_through(TimePoint now) {
         if (!since_ || now - *since_ >= time_) {
             since_ = now;
@@ -29,6 +29,12 @@ public:
         ++written_;
         return std::exchange(left_out_, 0);
     }
+
+    /// How many lines were left out and not told yet, which is told by this.
+    [[nodiscard]] std::size_t rest() { return std::exchange(left_out_, 0); }
+
+    /// When the next line will be let through: the time to tell the rest if none comes.
+    [[nodiscard]] TimePoint due() const { return since_.value_or(TimePoint{}) + time_; }
 
 private:
     std::size_t lines_;

@@ -76,7 +76,8 @@ public:
           )),
           stop_timer_(io_context),
           trimmer_(std::make_shared<HeapTrimmer>(io_context)),
-          read_buffer_(std::make_unique_for_overwrite<char[]>(limits::kReadChunkBytes)) {}
+          read_buffer_(std::make_unique_for_overwrite<char[]>(limits::kReadChunkBytes)),
+          closed_lines_timer_(io_context) {}
 
     void start() { source_->start(); }
 
@@ -145,6 +146,8 @@ private:
     void admit(Accepted accepted);
     void note_turned_away();
     void log_closed(const StoreConnection& connection, std::string_view reason);
+    void log_closed_rest();
+    void log_closed_later();
     void close_connections();
     void on_late(StoreConnection& connection, DeadlineQueues::Kind kind);
     std::optional<Clock::time_point> expire(Clock::time_point now);
@@ -169,6 +172,8 @@ private:
     std::shared_ptr<HeapTrimmer> trimmer_;
     std::unique_ptr<char[]> read_buffer_;  ///< its pages are there once they are used
     LineLimit closed_lines_{limits::kClosedLinesMax, limits::kClosedLinesTime};
+    asio::steady_timer closed_lines_timer_;
+    bool closed_lines_wait_ = false;  ///< the timer is set
     std::function<void()> done_;
     std::optional<std::vector<std::string>> round_addresses_;  ///< who may use the store
 };
@@ -316,7 +321,9 @@ void StoreServer::Implementation::end_waits() {
     readiness_->close();
     deadlines_->close();
     stop_timer_.cancel();
+    closed_lines_timer_.cancel();
     trimmer_->close();
+    log_closed_rest();
 }
 
 void StoreServer::Implementation::log_closed(
@@ -325,6 +332,7 @@ void StoreServer::Implementation::log_closed(
     const std::optional<std::size_t> left_out =
         log_.enabled(LogLevel::debug) ? 0 : closed_lines_.let_through(Clock::now());
     if (!left_out) {
+        log_closed_later();
         return;
     }
     log_.info(
@@ -334,6 +342,31 @@ void StoreServer::Implementation::log_closed(
         reason,
         *left_out > 0 ? fmt::format("; before it {} more, without a line each", *left_out) : ""
     );
+}
+
+/// What no further line may come to tell.
+void StoreServer::Implementation::log_closed_later() {
+    if (std::exchange(closed_lines_wait_, true)) {
+        return;
+    }
+    closed_lines_timer_.expires_at(closed_lines_.due());
+    closed_lines_timer_.async_wait([weak = weak_from_this()](const error_code& error) {
+        const auto self = weak.lock();
+        if (self != nullptr) {
+            self->closed_lines_wait_ = false;
+            if (!error) {
+                self->log_closed_rest();
+            }
+        }
+    });
+}
+
+void StoreServer::Implementation::log_closed_rest() {
+    if (const std::size_t rest = closed_lines_.rest(); rest > 0) {
+        log_.info(
+            "store port={}: {} more were closed, without a line each", endpoint().port(), rest
+        );
+    }
 }
 
 void StoreServer::Implementation::finish_if_empty() {

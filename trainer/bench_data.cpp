@@ -1,5 +1,6 @@
 #include "trainer/bench_data.h"
 
+#include "proto/standard_output.h"
 #include "trainer/bad_samples.h"
 #include "trainer/data.h"
 #include "trainer/input_status.h"
@@ -105,8 +106,7 @@ int bench_data(const Options& options, const WorkerPlace& place, Log& log) {
         options.workers,
         per(cpu)
     );
-    std::fputs(line.c_str(), stdout);
-    return exit_code::kSuccess;
+    return print_asked_for("trainer", line);
 }
 
 }  // namespace ddprun::trainer

@@ -1,5 +1,6 @@
 #include "trainer/export.h"
 
+#include "proto/standard_output.h"
 #include "trainer/checkpoint_reader.h"
 #include "trainer/outcome.h"
 #include "trainer/resnet.h"
@@ -127,8 +128,7 @@ int export_weights(std::span<const std::string> arguments, Log& log) {
     try {
         app.parse(reversed);
     } catch (const CLI::CallForHelp&) {
-        std::fputs(app.help().c_str(), stdout);
-        return exit_code::kSuccess;
+        return print_asked_for("trainer", app.help());
     } catch (const CLI::ParseError& error) {
         std::string text = error.what();
         std::replace(text.begin(), text.end(), '\n', ' ');

@@ -1,6 +1,7 @@
 // The bundled worker: options and environment in, exit status out.
 #include "proto/exit_codes.h"
 #include "proto/log.h"
+#include "proto/standard_output.h"
 #include "proto/worker_env.h"
 #include "trainer/bench_data.h"
 #include "trainer/export.h"
@@ -65,8 +66,7 @@ int run(const std::vector<std::string>& arguments, Log& log) {
         return status_of_input(command.error());
     }
     if (const auto* information = std::get_if<InformationText>(&*command)) {
-        std::fputs(information->text.c_str(), stdout);
-        return exit_code::kSuccess;
+        return print_asked_for("trainer", information->text);
     }
     const auto& options = std::get<Options>(*command);
     if (const auto parent = process_environment(kSpawnedVariable)) {

@@ -3,6 +3,7 @@
 // rank 0 prints the bus bandwidth. On a machine without a GPU it does the exchange alone.
 #include "proto/exit_codes.h"
 #include "proto/limits.h"
+#include "proto/standard_output.h"
 #include "rendezvous/client.h"
 #include "trainer/nccl_all_reduce.h"
 #include "trainer/nccl_id.h"
@@ -197,8 +198,7 @@ int main(int argc, char** argv) {
     std::chrono::seconds timeout = kTimeout;
     for (const std::string_view argument : std::vector<std::string_view>{argv + 1, argv + argc}) {
         if (argument == "--help" || argument == "-h") {
-            fmt::print("{}", kHelp);
-            return exit_code::kSuccess;
+            return print_asked_for("nccl-check", kHelp);
         }
         const auto given = timeout_of(argument);
         if (!given) {

@@ -1,5 +1,6 @@
 #include "proto/exit_codes.h"
 #include "proto/limits.h"
+#include "proto/standard_output.h"
 #include "trainer/arguments.h"
 #include "trainer/option_values.h"
 #include "trainer/pack.h"
@@ -95,8 +96,7 @@ int run_pack(std::span<const std::string> arguments, Log& log) {
         return exit_code::kUsage;
     }
     if (const auto* information = std::get_if<InformationText>(&*command)) {
-        std::fputs(information->text.c_str(), stdout);
-        return exit_code::kSuccess;
+        return print_asked_for("trainer", information->text);
     }
     const auto status = pack(std::get<PackOptions>(*command), log);
     if (!status) {

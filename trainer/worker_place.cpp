@@ -31,8 +31,8 @@ Result<std::int64_t> integer(
         return fail(
             Errc::invalid_argument,
             fmt::format(
-                "environment: {} is not set, but RANK or WORLD_SIZE is; start the trainer by "
-                "ddprun or torchrun, or alone with neither",
+                "environment: {} is not set, but RANK or WORLD_SIZE is; start it by ddprun or "
+                "torchrun, or alone with neither",
                 name
             )
         );

@@ -163,6 +163,36 @@ TEST_CASE("with exit_code=torchrun every failure is 1") {
     CHECK_MESSAGE(result.exit_code == 1, describe(result) << result.err);
 }
 
+TEST_CASE("what was asked for and can't be printed is one line and status 73, never success") {
+    const std::vector<std::string> asked{
+        "ddprun --help",
+        "ddprun --version",
+        "ddprun --print_man",
+        "ddprun --print_completion=bash",
+        "ddprun --print_plan true",
+        "ddprund --help",
+        "ddprund --version",
+    };
+    const std::string folder = std::filesystem::path{ddprun({}).front()}.parent_path();
+    for (const std::string& words : asked) {
+        const std::string command = folder + "/" + words;
+        const CommandResult full =
+            run_command({.argv = {"/bin/bash", "-c", command + " > /dev/full"}});
+        const CommandResult closed = run_command({.argv = {"/bin/bash", "-c", command + " >&-"}});
+        const CommandResult gone =
+            run_command({.argv = {"/bin/bash", "-c", command + " | true; echo ${PIPESTATUS[0]}"}});
+
+        CHECK_MESSAGE(full.exit_code == 73, describe(full) << full.err);
+        CHECK(full.err.find("No space left on device") != std::string::npos);
+        CHECK(count_of(full.err, "\n") == 1);
+        // For a plan, as for a job, what is closed is /dev/null.
+        const int when_closed = words.find("plan") == std::string::npos ? 73 : 0;
+        CHECK_MESSAGE(closed.exit_code == when_closed, describe(closed) << closed.err);
+        CHECK_MESSAGE((gone.out == "0\n" || gone.out == "141\n"), gone.out);
+        CHECK(gone.err == "");
+    }
+}
+
 TEST_CASE("help and version go to stdout and end with 0") {
     const CommandResult help = run_command({.argv = ddprun({"--help"})});
     const CommandResult version = run_command({.argv = ddprun({"--version"})});

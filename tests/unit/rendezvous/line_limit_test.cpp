@@ -31,6 +31,18 @@ TEST_CASE("the next line says how many were left out, once") {
     CHECK(limit.let_through(kStart + 2'000ms) == 0U);
 }
 
+TEST_CASE("where no further line comes the rest can be told when one would be let through") {
+    LineLimit limit(1, 1'000ms);
+    REQUIRE(limit.let_through(kStart) == 0U);
+    REQUIRE_FALSE(limit.let_through(kStart + 400ms));
+    REQUIRE_FALSE(limit.let_through(kStart + 500ms));
+
+    CHECK(limit.due() == kStart + 1'000ms);
+    CHECK(limit.rest() == 2U);
+    CHECK(limit.rest() == 0U);
+    CHECK(limit.let_through(kStart + 1'000ms) == 0U);
+}
+
 TEST_SUITE_END();
 
 }  // namespace

@@ -93,6 +93,32 @@ TEST_CASE("an offence closes its connection with a logged reason and harms nobod
     }
 }
 
+TEST_CASE("a flood of offences costs few log lines, and the rest is counted though none follows") {
+    StoreFixture fixture;
+    const std::size_t rest = 15;
+    for (std::size_t i = 0; i < limits::kClosedLinesMax + rest; ++i) {
+        RawClient offender{fixture};
+        offender.send("\n");
+        REQUIRE(offender.is_closed_by_server());
+    }
+
+    CHECK(fixture.run_until([&] { return fixture.log.has("15 more were closed, without a line"); })
+    );
+}
+
+TEST_CASE("a store that ends tells the rest of a flood of offences at once") {
+    StoreFixture fixture;
+    for (std::size_t i = 0; i < limits::kClosedLinesMax + 3; ++i) {
+        RawClient offender{fixture};
+        offender.send("\n");
+        REQUIRE(offender.is_closed_by_server());
+    }
+
+    fixture.server.reset();
+
+    CHECK(fixture.log.has("3 more were closed, without a line"));
+}
+
 TEST_CASE("an offence in pieces of one byte closes its connection all the same") {
     for (const Offence& offence : offences()) {
         CAPTURE(offence.name);
