@@ -36,7 +36,7 @@ void AgentCore::take_stop_signal(int signal) {
             step_group(group_event::Kill{});
             give_up_ = now_ + limits::kGiveUpAfterKill;
         } else if (signal == SIGINT) {
-            step_group(group_event::Stop{signal});
+            step_group(group_event::Stop{signal, group_event::Stop::Origin::user});
         }
         return;
     }
@@ -46,7 +46,7 @@ void AgentCore::take_stop_signal(int signal) {
         return;
     }
     tell(LogLevel::warning, fmt::format("got {}, stopping the job", signal_name(signal)));
-    step_group(group_event::Stop{signal});
+    step_group(group_event::Stop{signal, group_event::Stop::Origin::user});
     if (ending_) {
         return;
     }
@@ -78,7 +78,7 @@ void AgentCore::leave(int signal) {
         report(RoundStopped{.sequence = {}, .round = round, .later_failures = {}});
     }
     if (workers_present()) {
-        step_group(group_event::Stop{signal, true});
+        step_group(group_event::Stop{signal, group_event::Stop::Origin::membership});
     } else {
         ending_ = left_job();
     }

@@ -19,6 +19,15 @@ int stop_signal_of(const StopRound& message) {
     return message.signal > 0 ? message.signal : SIGTERM;
 }
 
+group_event::Stop::Origin origin_of(StopKind kind) {
+    using Origin = group_event::Stop::Origin;
+    if (kind == StopKind::job_stopped) {
+        return Origin::user;
+    }
+    const bool for_membership = kind == StopKind::node_joined || kind == StopKind::node_left;
+    return for_membership ? Origin::membership : Origin::failure;
+}
+
 }  // namespace
 
 void AgentCore::take(const PrepareRound& message) {
@@ -138,9 +147,7 @@ void AgentCore::take(const StopRound& message) {
             if (!message.reason.empty() && !from_here) {
                 tell(LogLevel::info, fmt::format("stopping the workers: {}", message.reason));
             }
-            const bool for_membership =
-                message.kind == StopKind::node_joined || message.kind == StopKind::node_left;
-            step_group(group_event::Stop{stop_signal_of(message), for_membership});
+            step_group(group_event::Stop{stop_signal_of(message), origin_of(message.kind)});
         } else if (group_->state() == WorkerGroup::State::stopped) {
             // A rendezvous that was restarted doesn't know it yet.
             report(RoundStopped{.sequence = {}, .round = message.round, .later_failures = {}});

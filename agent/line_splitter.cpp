@@ -31,8 +31,7 @@ void LineSplitter::feed(std::string_view bytes, TimePoint now, std::string& out)
     std::size_t end = bytes.find('\n');
     if (end != std::string_view::npos && !partial_.empty()) {
         partial_ += bytes.substr(0, end + 1);
-        append(partial_, out);
-        partial_.clear();
+        show_partial(out);
         bytes.remove_prefix(end + 1);
         end = bytes.find('\n');
     }
@@ -41,10 +40,18 @@ void LineSplitter::feed(std::string_view bytes, TimePoint now, std::string& out)
         bytes.remove_prefix(end + 1);
         end = bytes.find('\n');
     }
-    partial_ += bytes;
+    keep(bytes);
     if (partial_.size() > limits::kLineBytesMax) {
         show_partial(out);
     }
+}
+
+void LineSplitter::keep(std::string_view rest) {
+    if (partial_.empty()) {
+        first_bytes_ = last_bytes_;
+    }
+    redraws_ = redraws_ || rest.find('\r') != std::string_view::npos;
+    partial_ += rest;
 }
 
 void LineSplitter::note_passed(std::string_view bytes) {
@@ -55,13 +62,14 @@ std::optional<TimePoint> LineSplitter::due() const {
     if (partial_.empty()) {
         return std::nullopt;
     }
-    return last_bytes_ + limits::kPartialLineSilence;
+    return (redraws_ ? first_bytes_ : last_bytes_) + limits::kPartialLineSilence;
 }
 
 void LineSplitter::show_partial(std::string& out) {
     if (!partial_.empty()) {
         append(partial_, out);
         partial_.clear();
+        redraws_ = false;
     }
 }
 

@@ -42,7 +42,8 @@ public:
     /// Its prefix shows the time.
     [[nodiscard]] bool shows_time() const { return pieces_.size() > 1; }
 
-    /// When show_partial() is due.
+    /// When show_partial() is due: after a silence, and for a line that redraws itself (with \r) as
+    /// long after its first byte, since a progress bar may never be silent.
     [[nodiscard]] std::optional<TimePoint> due() const;
 
     /// Appends the unfinished line as it stands; the rest of it follows without a prefix unless
@@ -54,12 +55,15 @@ public:
 
 private:
     void append(std::string_view text, std::string& out);
+    void keep(std::string_view rest);
 
     Mode mode_;
     std::vector<std::string> pieces_;  ///< of the prefix; the time stands between them
     ConsoleLine& console_;
     std::string partial_;
+    TimePoint first_bytes_{};  ///< of `partial_`
     TimePoint last_bytes_{};
+    bool redraws_ = false;  ///< there is a \r in `partial_`
 };
 
 }  // namespace ddprun

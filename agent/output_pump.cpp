@@ -107,6 +107,7 @@ Result<UniqueFd> OutputPump::open_stream(Stream& stream, UniqueFd read_from) {
     if (read_from.valid()) {
         ::fcntl(read_from.get(), F_SETFL, O_RDWR | O_NONBLOCK);
         stream.pipe.assign(read_from.release());
+        stream.small_bytes = limits::kSmallTerminalBytes;
         return UniqueFd{};
     }
     int fds[2] = {-1, -1};
@@ -148,7 +149,7 @@ void OutputPump::readable(Stream& stream) {
     const std::size_t size = read_once(stream);
     if (!stream.pipe.is_open()) {
         finish_if_drained();
-    } else if (in_quick_succession && size < limits::kSmallOutputBytes) {
+    } else if (in_quick_succession && size < stream.small_bytes) {
         rest(stream);
     } else {
         arm(stream);
@@ -200,7 +201,7 @@ void OutputPump::look_at_resting() {
             }
             const bool is_held_up = held_up(*stream);
             const std::size_t size = is_held_up ? 0 : read_once(*stream);
-            if (size > 0 && size < limits::kSmallOutputBytes) {
+            if (size > 0 && size < stream->small_bytes) {
                 rest(*stream);
             } else if (stream->pipe.is_open()) {
                 arm(*stream);

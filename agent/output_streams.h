@@ -6,6 +6,7 @@
 #include "agent/log_files.h"
 #include "agent/output_pump.h"
 #include "agent/worker_streams.h"
+#include "proto/limits.h"
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
@@ -41,6 +42,8 @@ struct OutputPump::Stream {
     bool paused = false;
     bool resting = false;   ///< waits for look_at_resting()
     bool enlarged = false;  ///< its pipe
+    /// A read of less doesn't fill what it is read from soon.
+    std::size_t small_bytes = limits::kSmallOutputBytes;
     std::string tail;
 };
 

@@ -93,7 +93,9 @@ Result<void> Supervisor::Implementation::start(WorkerId id, Worker& worker) {
     }
     spec.environment = std::move(assignment.environment);
     spec.working_folder = settings_.working_folder;
-    const int own_input = reads_input(worker) ? STDIN_FILENO : null_.get();
+    // The terminal of a job in the foreground would stop whoever reads it for good.
+    const bool inherits_input = reads_input(worker) && !terminal_.is_of_others();
+    const int own_input = inherits_input ? STDIN_FILENO : null_.get();
     spec.stdin_fd = terminal->input.valid() ? terminal->input.get() : own_input;
     spec.stdout_fd = ends->out.valid() ? ends->out.get() : terminal->input.get();
     spec.stderr_fd = ends->err.valid() ? ends->err.get() : terminal->error.get();
@@ -189,14 +191,17 @@ void Supervisor::Implementation::perform(const agent_action::SignalWorker& actio
     if (!child) {
         return;
     }
-    if (settings_.signal_groups) {
-        child->signal_group(action.signal);
-    } else {
-        child->send_signal(action.signal);
-    }
+    const auto send = [&](int signal) {
+        if (settings_.signal_groups) {
+            child->signal_group(signal);
+        } else {
+            child->send_signal(signal);
+        }
+    };
+    send(action.signal);
     // A stopped process takes a signal only when it goes on.
-    if (action.signal == SIGTERM) {
-        child->send_signal(SIGCONT);
+    if (is_stop_signal(action.signal)) {
+        send(SIGCONT);
     }
 }
 

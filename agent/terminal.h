@@ -8,7 +8,8 @@
 // lines.
 //
 // The agent has to be the terminal's foreground process group to read it; a job in the background
-// leaves the terminal alone. Destroying the object gives the terminal back.
+// leaves the terminal alone, and its workers read nothing. Destroying the object gives the terminal
+// back.
 #pragma once
 
 #include "agent/pseudo_terminal.h"
@@ -47,6 +48,9 @@ public:
     /// What the reading worker should get: a pseudo-terminal only where it `is_alone` and its
     /// output goes to the console; none where standard input is no terminal of ours.
     [[nodiscard]] Kind kind_for(bool is_alone) const;
+
+    /// Standard input is a terminal that another process group has: ours is in the background.
+    [[nodiscard]] bool is_of_others() const { return foreground_ > 0 && !is_ours_to_take_; }
 
     /// Takes the terminal, where that isn't done, and makes a worker's ends. What the user types
     /// goes to the last worker for which this was called.

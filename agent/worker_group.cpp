@@ -143,7 +143,9 @@ void WorkerGroup::on(const group_event::Stop& event, TimePoint now, GroupActions
     if (state_ == State::sweeping || state_ == State::stopped) {
         return;
     }
-    if (event.for_membership && settings_.membership_signal != 0 && state_ == State::running &&
+    stopped_by_user_ = stopped_by_user_ || event.origin == group_event::Stop::Origin::user;
+    const bool for_membership = event.origin == group_event::Stop::Origin::membership;
+    if (for_membership && settings_.membership_signal != 0 && state_ == State::running &&
         !stop_requested_) {
         give_notice(now, actions);
     } else {
@@ -283,8 +285,8 @@ void WorkerGroup::settle(GroupActions& actions) {
     }
 }
 
-/// A worker that ends as one does that was asked to is stopped; one that crashes or exits with
-/// another code meanwhile has failed too, only later.
+/// A worker that ends as one does that was asked to is stopped; one that crashes, or exits with
+/// another code although nobody but a failure made us ask, has failed too, only later.
 bool WorkerGroup::was_stopped_by_us(const Worker& worker, const ExitStatus& status) const {
     if (worker.killed) {
         return true;
@@ -296,7 +298,8 @@ bool WorkerGroup::was_stopped_by_us(const Worker& worker, const ExitStatus& stat
         case ExitStatus::Kind::running: return false;
         case ExitStatus::Kind::signaled: return status.value() == worker.signaled_with;
         case ExitStatus::Kind::exited:
-            return status.value() == exit_code::from_signal(worker.signaled_with);
+            return stopped_by_user_ ||
+                   status.value() == exit_code::from_signal(worker.signaled_with);
     }
     return false;
 }

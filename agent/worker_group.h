@@ -76,9 +76,15 @@ struct Ended {
 
 /// Stop with `signal`; the grace time runs from the first stop on.
 struct Stop {
+    enum class Origin {
+        failure,     ///< of a worker or a node
+        membership,  ///< nodes come or go: workers may save first, where they are given a signal
+                     ///< and time for that
+        user,        ///< the job is stopped by a signal: whoever exits then does as it was asked
+    };
+
     int signal = 0;
-    /// Nodes come or go: workers may save first, where they are given a signal and time for that.
-    bool for_membership = false;
+    Origin origin = Origin::failure;
 };
 
 /// Kill whatever is alive, now.
@@ -271,6 +277,7 @@ private:
     std::vector<WorkerEnd> held_ends_;
     std::vector<int> held_signals_;
     bool stop_requested_ = false;
+    bool stopped_by_user_ = false;
     bool failed_ = false;
     bool success_reported_ = false;
     bool killed_ = false;

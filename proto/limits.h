@@ -147,6 +147,8 @@ inline constexpr std::size_t kPipeBytes = 64 * kKiB;  ///< that a pipe holds unl
 inline constexpr std::size_t kBusyPipeBytes = 256 * kKiB;  ///< asked for once it was full
 inline constexpr std::size_t kSmallOutputBytes =
     4 * kKiB;  ///< a read of less doesn't fill a pipe soon
+inline constexpr std::size_t kSmallTerminalBytes =
+    1 * kKiB;  ///< the same for a pseudo-terminal, which holds 4 KiB
 inline constexpr std::chrono::milliseconds kOutputRest{
     2};  ///< pipes in quick succession are looked at together
 inline constexpr std::size_t kOutputQueueBytesMax =

@@ -169,23 +169,43 @@ TEST_CASE("STOP and CONT, of ddprun and of the agent behind it, upset nothing") 
     CHECK(job.left_behind() == "");
 }
 
-TEST_CASE("TERM to a stopped worker ends it within the grace time") {
+TEST_CASE("a signal that stops the job ends a stopped worker within the grace time") {
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT}) {
+        CAPTURE(signal);
+        const TemporaryFolder folder;
+        Command job(job_of(
+            {"--shutdown_timeout=300"},
+            "trap 'echo saved; exit 0' TERM INT HUP QUIT; echo ready; while :; do sleep 0.02; done",
+            folder
+        ));
+        REQUIRE(job.wait_for_line("ready"));
+        const std::vector<pid_t> workers = workers_of(job.pid());
+        REQUIRE(workers.size() == 1);
+        REQUIRE(::kill(workers.front(), SIGSTOP) == 0);
+
+        job.send_signal(signal);
+        const CommandResult result = job.finish();
+
+        CHECK_MESSAGE(result.exit_code == 128 + signal, describe(result) << result.err);
+        CHECK(count_of(result.out, "saved") == 1);
+    }
+}
+
+TEST_CASE("what workers exit with when the job is stopped by a signal is no failure of theirs") {
     const TemporaryFolder folder;
     Command job(job_of(
-        {"--shutdown_timeout=300"},
-        "trap 'echo saved; exit 0' TERM; echo ready; while :; do sleep 0.02; done",
+        {"--nproc_per_node=2"},
+        "trap 'exit 7' INT; echo ready; while :; do sleep 0.02; done",
         folder
     ));
-    REQUIRE(job.wait_for_line("ready"));
-    const std::vector<pid_t> workers = workers_of(job.pid());
-    REQUIRE(workers.size() == 1);
-    REQUIRE(::kill(workers.front(), SIGSTOP) == 0);
+    REQUIRE(job.wait_for_line("ready", 2));
 
-    job.send_signal(SIGTERM);
+    job.send_signal(SIGINT);
     const CommandResult result = job.finish();
 
-    CHECK_MESSAGE(result.exit_code == 128 + SIGTERM, describe(result) << result.err);
-    CHECK(count_of(result.out, "saved") == 1);
+    CHECK_MESSAGE(result.exit_code == 128 + SIGINT, describe(result) << result.err);
+    CHECK_MESSAGE(result.err.find("failure") == std::string::npos, result.err);
+    CHECK(result.err.find("stopped   ranks 0-1") != std::string::npos);
 }
 
 TEST_SUITE_END();

@@ -126,6 +126,19 @@ TEST_CASE("after a restart the next life of the worker reads") {
     CHECK(job.shown().find("got two") != std::string::npos);
 }
 
+TEST_CASE("a worker of a job in the background reads nothing, and isn't stopped for trying") {
+    std::vector<std::string> argv{"/bin/bash", "-m", "-c", "\"$@\" & wait $!", "bash"};
+    const std::vector<std::string> job_words =
+        job_of({}, "read -r word; echo \"read ended with $?\"");
+    argv.insert(argv.end(), job_words.begin(), job_words.end());
+    TerminalCommand job(argv);
+
+    const auto status = job.finish();
+
+    CHECK_MESSAGE(exit_code(status) == 0, job.shown());
+    CHECK_MESSAGE(job.shown().find("read ended with 1") != std::string::npos, job.shown());
+}
+
 TEST_CASE("the report has the last lines of a worker at a terminal") {
     TerminalCommand job(job_of({}, "echo out of luck >&2; exit 3"));
 

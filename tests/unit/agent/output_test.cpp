@@ -48,6 +48,30 @@ TEST_SUITE("agent/line_splitter") {
         CHECK(!splitter.due());
     }
 
+    TEST_CASE("a line that redraws itself is due after the time of a silence though it has none") {
+        ConsoleLine console;
+        std::string out;
+        LineSplitter splitter(LineSplitter::Mode::lines, "[w]:", console);
+        const TimePoint start{std::chrono::seconds(100)};
+        const auto late = [&](int ms) { return start + std::chrono::milliseconds(ms); };
+
+        splitter.feed("\r 1%", start, out);
+        splitter.feed("\r 2%", late(70), out);
+        splitter.feed("\r 3%", late(140), out);
+        CHECK(out.empty());
+        CHECK(splitter.due() == start + limits::kPartialLineSilence);
+
+        splitter.show_partial(out);
+        CHECK(out == "[w]:\r 1%\r 2%\r 3%");
+        splitter.feed("\r 4%", late(210), out);
+        CHECK(splitter.due() == late(210) + limits::kPartialLineSilence);
+        splitter.feed(" done", late(300), out);
+        CHECK(splitter.due() == late(210) + limits::kPartialLineSilence);
+        splitter.feed("\nplain", late(310), out);
+        splitter.feed(" text", late(400), out);
+        CHECK(splitter.due() == late(400) + limits::kPartialLineSilence);
+    }
+
     TEST_CASE("the rest of a shown line follows without a prefix while nobody else wrote") {
         ConsoleLine console;
         LineSplitter splitter(Mode::lines, "[p]:", console);

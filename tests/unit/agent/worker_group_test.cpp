@@ -153,6 +153,25 @@ TEST_SUITE("agent/worker_group") {
         CHECK(group.state() == State::stopped);
     }
 
+    TEST_CASE("when the job is stopped by a signal whoever exits has stopped, a crash is a failure"
+    ) {
+        WorkerGroup group = running_group(3);
+        static_cast<void>(
+            group.step(group_event::Stop{SIGINT, group_event::Stop::Origin::user}, after(0))
+        );
+        static_cast<void>(group.step(ended(10, ExitStatus::exited(7)), after(1)));
+        static_cast<void>(group.step(ended(11, ExitStatus::exited(0)), after(1)));
+        static_cast<void>(group.step(ended(12, ExitStatus::signaled(SIGSEGV, false)), after(1)));
+
+        const auto stopped =
+            all_of<group_action::Stopped>(group.step(group_event::Swept{}, after(2)));
+
+        REQUIRE(stopped.size() == 1);
+        REQUIRE(stopped[0].later_failures.size() == 1);
+        CHECK(stopped[0].later_failures[0].code == SIGSEGV);
+        CHECK(stopped[0].stopped.size() == 2);
+    }
+
     TEST_CASE("what lives when the grace time is over is killed with its group, once") {
         WorkerGroup group = running_group(2);
         static_cast<void>(group.step(group_event::Stop{SIGINT}, after(0)));
