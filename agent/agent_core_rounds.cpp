@@ -15,6 +15,9 @@ namespace ddprun {
 
 namespace {
 
+/// For the end of the job to come back, once the rendezvous knows that the workers are gone.
+constexpr std::chrono::seconds kLastWord{2};
+
 int stop_signal_of(const StopRound& message) {
     return message.signal > 0 ? message.signal : SIGTERM;
 }
@@ -240,7 +243,9 @@ void AgentCore::perform(const group_action::Sweep&) {
 }
 
 void AgentCore::perform(const group_action::Failed& action) {
-    tell(LogLevel::warning, describe_failure(action.failure));
+    if (action.failure.kind != FailureKind::exec) {  // which ends the job: the report tells it
+        tell(LogLevel::warning, describe_failure(action.failure));
+    }
     report(WorkerFailed{.sequence = {}, .round = group_->round(), .failure = action.failure});
 }
 
@@ -258,6 +263,11 @@ void AgentCore::perform(const group_action::Stopped& action) {
     }
     if (leaving_ && !ending_) {
         ending_ = left_job();
+    }
+    if (give_up_ && link_up_ && interrupts_ < 2) {
+        // Workers that took longer than the grace time took it from the rendezvous, which learns of
+        // their end only now.
+        give_up_ = std::max(*give_up_, now_ + kLastWord);
     }
     if (pending_ && !ending_ && stop_signal_ == 0) {
         if (pending_->stopped) {

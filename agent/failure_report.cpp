@@ -227,6 +227,10 @@ std::string format_failure_report(const JobId& job, const EndJob& end) {
         return out;
     }
     const WorkerFailure& first = end.failures.front();
+    if (first.kind == FailureKind::exec && !first.message.empty()) {
+        // What is wrong with the program is the same for all ranks.
+        return out + fmt::format(": {} (on {})\n", clean(first.message), clean(first.host));
+    }
     out += fmt::format(". First failure: {}\n", clean(place_of(first)));
     append_first(out, "reason", further_reason(end), 1);
     out += fmt::format(

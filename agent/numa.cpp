@@ -161,7 +161,7 @@ private:
             return fail(
                 Errc::limit_exceeded,
                 fmt::format(
-                    "NUMA node {} has {} cores that may be used for {} GPUs; use "
+                    "NUMA node {} has {} cores that may be used for {} workers; use "
                     "--numa_binding=node",
                     devices_[device],
                     cores.size(),

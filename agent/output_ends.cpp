@@ -96,6 +96,7 @@ void OutputPump::retire_expired() {
 
 void OutputPump::drain(std::function<void()> done) {
     drained_ = std::move(done);
+    last_progress_ = std::chrono::steady_clock::now();
     set_drain_timer(limits::kDrainAfterEnd);
     boost::asio::post(io_context_, [this] { finish_if_drained(); });
 }
@@ -124,12 +125,24 @@ void OutputPump::hurry() {
     }
 }
 
+bool OutputPump::reader_stands_still() {
+    const auto now = std::chrono::steady_clock::now();
+    const std::uint64_t taken = sinks_[0].taken() + sinks_[1].taken();
+    if (std::exchange(taken_, taken) != taken) {
+        last_progress_ = now;
+    }
+    return expects_progress_ && now - last_progress_ >= limits::kSlowReaderAtEnd;
+}
+
 /// First the pipes (unless our own reader is what they wait for), then, where there is hurry, a
 /// reader that is too slow.
 void OutputPump::give_up() {
     if (reader_is_slow() && !hurried_) {
-        set_drain_timer(limits::kDrainAfterEnd);
-        return;
+        if (!reader_stands_still()) {
+            set_drain_timer(limits::kDrainAfterEnd);
+            return;
+        }
+        pipes_given_up_ = true;
     }
     if (reader_is_slow() && !pipes_given_up_) {
         pipes_given_up_ = true;

@@ -57,12 +57,15 @@ public:
 
     /// Calls `done` when all pipes are closed and everything is written: pipes that a grandchild
     /// holds are left after kDrainAfterEnd, a disk after kLogFlushAtEnd. A reader of ours that
-    /// stands still is waited for, as by any program in a pipe, until hurry().
+    /// stands still is waited for, as by any program in a pipe, until hurry() or expect_progress().
     void drain(std::function<void()> done);
 
     /// From now on a reader that is too slow has kSlowReaderAtEnd at the end of drain(); what it
     /// leaves is counted.
     void hurry();
+
+    /// From now on a reader that takes nothing at all for kSlowReaderAtEnd at the end is left.
+    void expect_progress() { expects_progress_ = true; }
 
     /// Ends what a worker has begun on stderr, for a line of the log to follow.
     void end_line();
@@ -91,6 +94,7 @@ private:
     void show_partials();
     void retire_expired();
     void finish_if_drained();
+    [[nodiscard]] bool reader_stands_still();
     void set_drain_timer(std::chrono::milliseconds after);
     [[nodiscard]] bool reader_is_slow() const;
     void give_up();
@@ -114,6 +118,9 @@ private:
     boost::asio::steady_timer drain_timer_;
     std::function<void()> drained_;
     bool hurried_ = false;
+    bool expects_progress_ = false;
+    std::uint64_t taken_ = 0;    ///< by our readers, when it was looked at last
+    TimePoint last_progress_{};  ///< at the end: when they were seen to have taken something
     bool pipes_given_up_ = false;
     bool files_finishing_ = false;
     bool gone_told_ = false;

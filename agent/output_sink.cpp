@@ -94,6 +94,7 @@ void OutputSink::flush() {
         const long size = write_once(queue_.data() + written_, queue_.size() - written_);
         if (size >= 0) {
             written_ += static_cast<std::size_t>(size);
+            taken_ += static_cast<std::uint64_t>(size);
         } else if (errno == EAGAIN) {
             was_full_ = was_full_ || full();
             wait_for_room();
@@ -115,6 +116,7 @@ void OutputSink::pass(std::string_view bytes) {
         const long size = write_once(bytes.data(), bytes.size());
         if (size >= 0) {
             bytes.remove_prefix(static_cast<std::size_t>(size));
+            taken_ += static_cast<std::uint64_t>(size);
         } else if (errno != EINTR) {
             break;  // flush() meets the same and deals with it
         }

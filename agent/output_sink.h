@@ -46,6 +46,9 @@ public:
     /// Why it is broken.
     [[nodiscard]] std::error_code reason() const { return reason_; }
 
+    /// Bytes that the reader has taken so far.
+    [[nodiscard]] std::uint64_t taken() const { return taken_; }
+
     /// Drops what is queued and says how many bytes that were.
     std::size_t drop();
 
@@ -65,6 +68,7 @@ private:
     Way way_ = Way::small_steps;
     std::string queue_;
     std::size_t written_ = 0;
+    std::uint64_t taken_ = 0;
     bool waiting_ = false;
     bool was_full_ = false;
     bool has_waited_ = false;

@@ -244,6 +244,8 @@ void Supervisor::Implementation::perform(const agent_action::Finish& action) {
     const int signal = exit_status_ - exit_code::from_signal(0);
     if (action.outcome.failures.empty() && is_stop_signal(signal)) {
         pump_.hurry();  // another node was told to stop
+    } else if (exit_status_ != exit_code::kSuccess) {
+        pump_.expect_progress();  // the report shall come, whatever became of who reads stdout
     }
     write_report(action.outcome);
     hand_on_error_file(action.outcome);

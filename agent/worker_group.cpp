@@ -243,6 +243,7 @@ void WorkerGroup::on(const group_event::Hangs& event, TimePoint now, GroupAction
     failure.uptime_ms =
         std::chrono::duration_cast<std::chrono::milliseconds>(now - worker->started).count();
     failure.message = fmt::format("it lives on after SIGKILL: {}", event.where);
+    stopped_.push_back(StoppedWorker{worker->ranks.rank, true});
     take_failure(std::move(failure), now, actions);
     settle(actions);
 }

@@ -161,7 +161,8 @@ std::vector<std::string> words_of(const OptionDefinition& definition) {
         const std::size_t bar = std::min(rest.find('|'), rest.size());
         const std::string_view word = rest.substr(0, bar);
         const bool is_literal = std::ranges::all_of(word, [](char letter) {
-            return (letter >= 'a' && letter <= 'z') || letter == '-';
+            const bool is_digit = letter >= '0' && letter <= '9';
+            return (letter >= 'a' && letter <= 'z') || is_digit || letter == '-';
         });
         if (is_literal) {
             words.emplace_back(word);

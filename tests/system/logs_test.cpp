@@ -206,29 +206,51 @@ TEST_CASE("a reader that has gone leaves the files whole") {
     CHECK(text.find("\n50000\n") != std::string::npos);
 }
 
-TEST_CASE("a reader that stands still ends no stop: what it leaves is counted") {
-    // cat never starts: the shell of the pipe's other end waits for a line that doesn't come.
+/// Runs ddprun with `options` and the worker's `code`, whose stdout nobody reads, and then `end`,
+/// until stderr says that output was dropped; stderr. In the code and in `end` the pid of the agent
+/// is in the file pid, and $0 is the folder.
+std::string stderr_of_job_without_reader(
+    const std::vector<std::string>& options, const std::string& code, const std::string& end
+) {
     const TemporaryFolder folder;
-    std::string command = "exec 3>" + folder.path("err") + "; ";
-    for (const std::string& word : ddprun({"--standalone"})) {
+    std::string command = "cd " + folder.path() + "; mkfifo fifo; exec 3> err; ";
+    for (const std::string& word : ddprun(options)) {
         command += word + " ";
     }
-    command += "/bin/sh -c 'echo $PPID > " + folder.path("pid") +
-               "; yes 0123456789' 2>&3 3>&- | { read -r never < " + folder.path("fifo") + "; }";
-    const std::string make_fifo = "mkfifo " + folder.path("fifo") + "; ";
-    const std::string stop = "until [ -s " + folder.path("pid") + " ]; do sleep 0.02; done; ";
-    Command running({.argv = {"/bin/bash", "-c", make_fifo + command}});
-    const CommandResult stopper = run_command(
+    command += "/bin/sh -c '" + code + "' 2>&3 3>&- | { read -r never < fifo; }";
+    Command running({.argv = {"/bin/bash", "-c", command}});
+    const CommandResult ended = run_command(
         {.argv =
              {"/bin/bash",
               "-c",
-              stop + "kill -TERM $(cat " + folder.path("pid") +
-                  "); until grep -q 'bytes of it were dropped' " + folder.path("err") +
-                  "; do sleep 0.02; done; echo > " + folder.path("fifo")}}
+              "cd " + folder.path() + "; until [ -s pid ]; do sleep 0.02; done; " + end +
+                  "; until grep -q 'bytes of it were dropped' err; do sleep 0.02; done; echo > "
+                  "fifo"}}
     );
     static_cast<void>(running.finish());
+    CHECK_MESSAGE(ended.exit_code == 0, describe(ended));
+    return read_file(folder.path("err"));
+}
 
-    CHECK_MESSAGE(stopper.exit_code == 0, describe(stopper) << read_file(folder.path("err")));
+TEST_CASE("a reader that stands still ends no stop: what it leaves is counted") {
+    const std::string err = stderr_of_job_without_reader(
+        {"--standalone"}, "echo $PPID > pid; yes 0123456789", "kill -TERM $(cat pid)"
+    );
+
+    CHECK_MESSAGE(err.find("stopped by signal 15") != std::string::npos, err);
+}
+
+TEST_CASE("a reader that stands still holds no failed job up: the report comes") {
+    const std::string err = stderr_of_job_without_reader(
+        {"--standalone", "--nproc_per_node=2"},
+        "if [ $RANK = 0 ]; then until [ -s pid ]; do sleep 0.02; done; exit 3; fi; "
+        "yes 0123456789 | head -n 20000; echo $PPID > pid; yes 0123456789",
+        ":"
+    );
+
+    CHECK_MESSAGE(
+        err.find("failed with status 3. First failure: rank 0") != std::string::npos, err
+    );
 }
 
 TEST_CASE("a reader that is slower than the job loses nothing: its end is waited for") {

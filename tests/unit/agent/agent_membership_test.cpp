@@ -363,6 +363,27 @@ TEST_SUITE("agent/agent_membership") {
         CHECK(all_of<agent_action::Finish>(over)[0].exit_status == 128 + SIGTERM);
     }
 
+    TEST_CASE(
+        "after workers that took longer to stop than the rendezvous is waited for it can answer"
+    ) {
+        Fixture f;
+        f.run(3);
+        static_cast<void>(f.step(agent_event::Signal{SIGTERM}));
+        f.now += f.settings(false, 0).group.grace + limits::kGiveUpAfterStop;
+        CHECK(all_of<agent_action::Finish>(f.step(agent_event::Tick{})).empty());
+        static_cast<void>(f.end(ExitStatus::signaled(SIGKILL, false)));
+        static_cast<void>(f.step(agent_event::Swept{}));
+
+        CHECK(all_of<agent_action::Finish>(f.step(agent_event::Tick{})).empty());
+        EndJob end;
+        end.exit_status = 128 + SIGTERM;
+        end.reason = "stopped by a signal";
+        const auto over = f.receive(end);
+
+        REQUIRE(all_of<agent_action::Finish>(over).size() == 1);
+        CHECK(all_of<agent_action::Finish>(over)[0].outcome.reason == "stopped by a signal");
+    }
+
     TEST_CASE("workers that take longer to stop than the rendezvous is waited for keep no loop busy"
     ) {
         Fixture f;

@@ -189,7 +189,8 @@ TEST_CASE("exclusive with fewer cores than GPUs is refused") {
     CHECK(bindings.error().code == Errc::limit_exceeded);
     CHECK(
         bindings.error().context ==
-        "local rank 0: NUMA node 0 has 2 cores that may be used for 3 GPUs; use --numa_binding=node"
+        "local rank 0: NUMA node 0 has 2 cores that may be used for 3 workers; use "
+        "--numa_binding=node"
     );
 }
 

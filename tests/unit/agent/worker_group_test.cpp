@@ -210,6 +210,10 @@ TEST_SUITE("agent/worker_group") {
             stopped[0].later_failures[0].message ==
             "it lives on after SIGKILL: process 101, state D"
         );
+        CHECK(
+            stopped[0].stopped ==
+            std::vector{StoppedWorker{Rank{1}, true}, StoppedWorker{Rank{2}, true}}
+        );
     }
 
     TEST_CASE("an end that comes after all makes an answer about it harmless") {
