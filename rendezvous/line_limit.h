@@ -16,7 +16,8 @@ public:
     /// At most `lines` in `time`.
     LineLimit(std::size_t lines, std::chrono::milliseconds time) : lines_(lines), time_(time) {}
 
-    /// Nothing: this line is left out, and rest() is due at due(). Else how many were, since the last one that was not.
+    /// Nothing: this line is left out, and rest() is due at due(). Else how many were, since the
+    /// last one that was not.
     [[nodiscard]] std::optional<std::size_t> let_through(TimePoint now) {
         if (!since_ || now - *since_ >= time_) {
             since_ = now;

@@ -33,6 +33,7 @@ public:
         for (std::size_t i = 0; i < nodes; ++i) {
             Join join;
             join.job = JobId{"job"};
+            join.node = NodeId{name(i)};
             join.info.host = name(i);
             join.info.address = "10.0.0.1";
             join.info.local_world_size = LocalWorldSize{8};
@@ -116,6 +117,9 @@ int main() {
             time * 1e3 / static_cast<double>(job.messages),
             job.ended ? "" : "  THE JOB DID NOT END"
         );
+        if (!job.ended) {
+            return 1;
+        }
     }
     return 0;
 }
