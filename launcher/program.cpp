@@ -123,6 +123,9 @@ Result<Program> resolve_program(
             }
         }
         executable = variable(environment, "PYTHON_EXEC", "python3");
+        if (executable.empty()) {
+            executable = "python3";  // a variable without a value is none
+        }
         program.argv = {executable, "-u"};
         if (command.is_module) {
             program.argv.emplace_back("-m");

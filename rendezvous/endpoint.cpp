@@ -206,12 +206,14 @@ HostDecision decide_host(const HostFacts& facts) {
     const bool is_own = !own.empty() || !own_loopback.empty();
     decision.hosts = facts.is_host.value_or(is_own);
     if (!decision.hosts) {
-        decision.why = facts.is_host ? fmt::format("is_host=false: {} hosts", host)
-                                     : fmt::format(
-                                           "none of the addresses of {} ({}) is this node's",
-                                           host,
-                                           fmt::join(facts.resolved, ", ")
-                                       );
+        decision.why = facts.is_host ? fmt::format("is_host=false leaves {} to another node", host)
+                       : facts.resolved.empty()
+                           ? fmt::format("{} resolves to nothing here", host)
+                           : fmt::format(
+                                 "none of the addresses of {} ({}) is this node's",
+                                 host,
+                                 fmt::join(facts.resolved, ", ")
+                             );
         return decision;
     }
     if (facts.one_node) {

@@ -71,6 +71,7 @@ TEST_CASE("no line of the manual page begins with a dot or a quote that is text"
 
 TEST_CASE("words of an option's values are the literal ones") {
     CHECK(words_of(*find_option("nproc_per_node")) == Words{"auto", "cpu", "gpu"});
+    CHECK(words_of(*find_option("rdzv_backend")) == Words{"static", "c10d"});
     CHECK(words_of(*find_option("numa_binding")).back() == "core-complex");
     CHECK(words_of(*find_option("log_dir")).empty());
     CHECK(words_of(*find_option("standalone")).empty());

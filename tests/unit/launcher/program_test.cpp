@@ -144,6 +144,21 @@ TEST_CASE("PYTHON_EXEC wins over python3") {
     CHECK(program->argv == Words{python, "-u", script});
 }
 
+TEST_CASE("a PYTHON_EXEC without a value is none") {
+    const Folder folder;
+    const std::string script = folder.file("train.py", true);
+    const std::string python = folder.file("python3", true);
+
+    const auto program = resolve_program(
+        command_of({script}),
+        {{"PYTHON_EXEC", ""}, {"PATH", folder.path()}},
+        folder.path("elsewhere")
+    );
+
+    REQUIRE(program.has_value());
+    CHECK(program->path == python);
+}
+
 TEST_CASE("a missing .py file is not found before Python starts") {
     const Folder folder;
 

@@ -97,6 +97,7 @@ TEST_CASE("a node that owns none of the addresses doesn't host") {
 
     CHECK_FALSE(decision.hosts);
     CHECK(decision.why == "none of the addresses of node0 (10.0.0.2) is this node's");
+    CHECK(decide("node0", {}).why == "node0 resolves to nothing here");
 }
 
 TEST_CASE("every loopback address is every node's own") {
