@@ -25,12 +25,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The first line of what LibTorch throws; its backtrace helps nobody here.
-std::string first_line(const std::exception& exception) {
+/// The first sentence of what LibTorch throws; its advice and its backtrace help nobody here.
+std::string first_sentence(const std::exception& exception) {
     const auto* const torch_error = dynamic_cast<const c10::Error*>(&exception);
     const std::string text =
         torch_error != nullptr ? torch_error->what_without_backtrace() : exception.what();
-    return text.substr(0, text.find('\n'));
+    return text.substr(0, std::min(text.find('\n'), text.find(". ")));
 }
 
 /// Elements of the storage that the tensor needs; none for sizes that make no sense.
@@ -119,7 +119,7 @@ Result<ArchiveReader> ArchiveReader::open(const fs::path& path) {
             return fail(done.error());
         }
     } catch (const std::exception& exception) {
-        return fail(archive.damaged(first_line(exception)));
+        return fail(archive.damaged(first_sentence(exception)));
     }
     return archive;
 }
@@ -200,7 +200,7 @@ Result<at::Tensor> ArchiveReader::tensor(const PickledTensor& pickled) {
         tensor.set_(*data, pickled.offset, pickled.sizes, pickled.strides);
         return tensor;
     } catch (const std::exception& exception) {
-        return fail(damaged(first_line(exception)));
+        return fail(damaged(first_sentence(exception)));
     }
 }
 

@@ -376,6 +376,7 @@ Outcome<Resumed> resume(
     }
     Resumed resumed;
     resumed.path = found.path;
+    resumed.weights_alone = number(kFound) == kWeights;
     if (number(kFound) == kNothing) {
         return resumed;
     }

@@ -40,6 +40,7 @@ struct Resumed {
     Position position;
     bool from_checkpoint_dir = false;  ///< `position.step` is in the folder already
     std::string path;                  ///< on rank 0; empty: a fresh start
+    bool weights_alone = false;        ///< all that `path` gave
     std::vector<std::vector<std::size_t>> ddp_buckets;
 };
 
