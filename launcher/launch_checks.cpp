@@ -1,6 +1,7 @@
 #include "launcher/launch_checks.h"
 
 #include "agent/job_report.h"
+#include "launcher/option_reader.h"
 #include "proto/error.h"
 #include "rendezvous/endpoint.h"
 
@@ -12,6 +13,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
@@ -34,15 +36,13 @@ Result<void> check_log_folder(const LaunchCommand& command) {
         error = std::error_code{errno, std::generic_category()};
     }
     if (error) {
-        return fail(
-            Errc::invalid_argument,
+        return fail(wrong(
+            {folder, command.origin("log_dir")},
             fmt::format(
-                "{}={}: no folder to write logs to: {}; name another, or /dev/null for none",
-                command.origin("log_dir"),
-                folder,
+                "no folder to write logs to: {}; name another, or /dev/null for none",
                 error.message()
             )
-        );
+        ));
     }
     return {};
 }
@@ -59,25 +59,16 @@ Result<void> check_files(const LaunchCommand& command) {
     const Supervision& supervision = command.supervision;
     for (const int fd : supervision.passed_fds) {
         if (::fcntl(fd, F_GETFD) < 0) {
-            return fail(
-                Errc::invalid_argument,
-                fmt::format(
-                    "{}={}: this descriptor isn't open here", command.origin("pass_fds"), fd
-                )
-            );
+            return fail(wrong(
+                {std::to_string(fd), command.origin("pass_fds")}, "this descriptor isn't open here"
+            ));
         }
     }
     if (!supervision.report_file.empty()) {
         const Result<void> usable = check_report_file(supervision.report_file);
         if (!usable) {
             return fail(
-                Errc::invalid_argument,
-                fmt::format(
-                    "{}={}: {}",
-                    command.origin("report"),
-                    supervision.report_file,
-                    usable.error().context
-                )
+                wrong({supervision.report_file, command.origin("report")}, usable.error().context)
             );
         }
     }
@@ -89,17 +80,15 @@ Result<void> check_workers(
 ) {
     const std::string_view plural = workers == LocalWorldSize{1} ? "worker" : "workers";
     if (command.stdin_rank && command.stdin_rank->value() >= workers.value()) {
-        return fail(
-            Errc::invalid_argument,
+        return fail(wrong(
+            {fmt::format("{}", *command.stdin_rank), command.origin("stdin")},
             fmt::format(
-                "{}={}: this node has {} {}, local ranks from 0 to {}",
-                command.origin("stdin"),
-                *command.stdin_rank,
+                "this node has {} {}, local ranks from 0 to {}",
                 workers,
                 plural,
                 workers.value() - 1
             )
-        );
+        ));
     }
     const auto devices = environment.find("CUDA_VISIBLE_DEVICES");
     if (!command.virtual_local_rank || devices == environment.end()) {
@@ -129,13 +118,7 @@ Result<std::string> asked_address(const LaunchCommand& command) {
         const auto addresses = addresses_of_interface(command.interface);
         if (!addresses) {
             return fail(
-                addresses.error().code,
-                fmt::format(
-                    "{}={}: {}",
-                    command.origin("iface"),
-                    command.interface,
-                    addresses.error().context
-                )
+                wrong({command.interface, command.origin("iface")}, addresses.error().context)
             );
         }
         return addresses->front();
@@ -143,17 +126,10 @@ Result<std::string> asked_address(const LaunchCommand& command) {
     if (command.local_addr.empty()) {
         return std::string{};
     }
+    const Sourced local_addr{command.local_addr, command.origin("local_addr")};
     const auto resolved = resolve_host(command.local_addr);
     if (!resolved) {
-        return fail(
-            resolved.error().code,
-            fmt::format(
-                "{}={}: {}",
-                command.origin("local_addr"),
-                command.local_addr,
-                resolved.error().context
-            )
-        );
+        return fail(wrong(local_addr, resolved.error().context));
     }
     const std::vector<std::string> own = own_addresses();
     std::vector<std::string> usable;
@@ -161,16 +137,14 @@ Result<std::string> asked_address(const LaunchCommand& command) {
         return is_loopback(address) || std::ranges::find(own, address) != own.end();
     });
     if (usable.empty()) {
-        return fail(
-            Errc::invalid_argument,
+        return fail(wrong(
+            local_addr,
             fmt::format(
-                "{}={}: {} is no address of this node, which has {}",
-                command.origin("local_addr"),
-                command.local_addr,
+                "{} is no address of this node, which has {}",
                 fmt::join(*resolved, ", "),
                 fmt::join(own, ", ")
             )
-        );
+        ));
     }
     return best_of(usable);
 }

@@ -234,7 +234,7 @@ void Training::build_step() {
 }
 
 Outcome<void> Training::open_outputs(const Resumed& resumed) {
-    if (!resumed.path.empty() && resumed.weights_alone) {
+    if (resumed.weights_alone) {
         log_.info("weights taken from {}", resumed.path);
     } else if (!resumed.path.empty()) {
         log_.info("resumed from {} at step {}", resumed.path, position_.step);

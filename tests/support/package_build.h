@@ -31,6 +31,25 @@ struct BuildTree {
     std::string generator;
     std::string compiler;
 
+    /// Builds the program of tests/system/COMPONENT_consumer in `folder` against the installed
+    /// component, with the first C++ example of docs/COMPONENT.md as its file `example`; its path.
+    [[nodiscard]] std::string build_example(
+        const TemporaryFolder& folder, const std::string& component, const std::string& example
+    ) const {
+        const std::string consumer = folder.path("consumer");
+        std::filesystem::copy(source + "/tests/system/" + component + "_consumer", consumer);
+        static_cast<void>(
+            folder.file("consumer/" + example, example_of("docs/" + component + ".md"))
+        );
+        install(component, folder.path("prefix"));
+        return build_consumer(consumer, folder.path("prefix"));
+    }
+
+    void install(const std::string& component, const std::string& prefix) const {
+        run_quietly({cmake, "--install", build, "--prefix", prefix, "--component", component});
+    }
+
+private:
     /// The first C++ example of a document, as docs/ddp.md.
     [[nodiscard]] std::string example_of(const std::string& document) const {
         const std::string text = read_file(source + "/" + document);
@@ -40,10 +59,6 @@ struct BuildTree {
         return text.substr(
             begin + fence.size(), text.find("```", begin + 1) - begin - fence.size()
         );
-    }
-
-    void install(const std::string& component, const std::string& prefix) const {
-        run_quietly({cmake, "--install", build, "--prefix", prefix, "--component", component});
     }
 
     /// Builds the project in `folder` against what is installed under `prefix`; the path of its

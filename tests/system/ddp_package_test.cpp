@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <filesystem>
 #include <string>
 
 namespace ddprun::test {
@@ -16,12 +15,7 @@ TEST_SUITE_BEGIN("system/ddp_package");
 
 TEST_CASE("the documented program builds against the installed package, and its ranks agree") {
     const TemporaryFolder folder;
-    const std::string prefix = folder.path("prefix");
-    const std::string source = folder.path("consumer");
-    std::filesystem::copy(kTree.source + "/tests/system/ddp_consumer", source);
-    static_cast<void>(folder.file("consumer/example.cpp", kTree.example_of("docs/ddp.md")));
-    kTree.install("ddp", prefix);
-    const std::string program = kTree.build_consumer(source, prefix);
+    const std::string program = kTree.build_example(folder, "ddp", "example.cpp");
 
     const CommandResult result =
         run_quietly(ddprun({"--standalone", "--nproc_per_node=2", program}));

@@ -207,8 +207,8 @@ TEST_CASE("a reader that has gone leaves the files whole") {
 }
 
 /// Runs ddprun with `options` and the worker's `code`, whose stdout nobody reads, and then `end`,
-/// until stderr says that output was dropped; stderr. In the code and in `end` the pid of the agent
-/// is in the file pid, and $0 is the folder.
+/// until stderr says that output was dropped; stderr. The code writes a file `pid`, for which `end`
+/// is held back; both run in a folder of their own.
 std::string stderr_of_job_without_reader(
     const std::vector<std::string>& options, const std::string& code, const std::string& end
 ) {

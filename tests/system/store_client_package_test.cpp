@@ -17,12 +17,7 @@ TEST_SUITE_BEGIN("system/store_client_package");
 
 TEST_CASE("a project that finds the installed package builds the documented example and runs it") {
     const TemporaryFolder folder;
-    const std::string prefix = folder.path("prefix");
-    const std::string source = folder.path("consumer");
-    std::filesystem::copy(kTree.source + "/tests/system/store_client_consumer", source);
-    static_cast<void>(folder.file("consumer/example.h", kTree.example_of("docs/store_client.md")));
-    kTree.install("store_client", prefix);
-    const std::string program = kTree.build_consumer(source, prefix);
+    const std::string program = kTree.build_example(folder, "store_client", "example.h");
 
     const CommandResult result =
         run_quietly(ddprun({"--standalone", "--nproc_per_node=3", program}));
